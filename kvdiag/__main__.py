@@ -1,0 +1,5 @@
+"""``python -m kvdiag``."""
+
+from kvdiag.cli.main import main
+
+main()

@@ -1,0 +1,80 @@
+"""The Python interface: what ``import kvdiag`` offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kvdiag.checks import Diagnosis
+from kvdiag.sizing import Sizing
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def explain(log: str, *, config: str | None = None, model: str | None = None, release: str | None = None) -> Diagnosis:
+    """The diagnosis of the log at path `log`; see ``kvdiag explain``."""
+    from kvdiag.pipeline import explain as run
+
+    return run([str(log)], config=config, model=model, release=release)
+
+
+def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
+    """The family, fields and rank of one line of a log, None where no rule knows it.
+
+    Fields are the printed numbers, ``units`` names their units. With `release`, only lines that release prints count.
+    """
+    from kvdiag.lines import read_records
+    from kvdiag.reading import Line
+    from kvdiag.releases import parse_ranges, parse_release
+
+    for record in read_records([Line(1, text)]):
+        if record.family is None:
+            continue
+        if release is not None and not any(parse_release(release) in parse_ranges(v.releases) for v in record.variants):
+            continue
+        return {
+            "family": record.family,
+            "fields": {name: v.text if v.number is None else v.number for name, v in record.values.items()},
+            "units": {name: v.unit for name, v in record.values.items()},
+            "rank": str(record.rank) or None,
+        }
+    return None
+
+
+def size(
+    *,
+    config: str | Mapping[str, Any],
+    release: str,
+    args: Mapping[str, Any] | None = None,
+    available_gpu_memory: float | None = None,
+    pre_model_load_memory: float | None = None,
+) -> Sizing:
+    """The sizing of a config (path or dict) by the arithmetic of `release`; memories are GiB, taken as exact."""
+    from kvdiag.models import geometry_of, read_config
+    from kvdiag.models.config import config_from
+    from kvdiag.releases import parse_release
+    from kvdiag.sizing import Memory, ServerArguments
+    from kvdiag.sizing import size as run
+
+    read = config_from(config, "config", "config") if isinstance(config, Mapping) else read_config(str(config))
+    memory = None
+    if available_gpu_memory is not None and pre_model_load_memory is not None:
+        memory = Memory(available_gpu_memory, pre_model_load_memory)
+    return run(geometry_of(read), ServerArguments.of(args or {}), parse_release(release), memory)
+
+
+def timeline(log: str) -> pandas.DataFrame:
+    """The scheduler lines of a log as a table: a row a batch line, columns named as the log names its fields."""
+    import pandas
+
+    from kvdiag.lines import read_records
+    from kvdiag.reading import Input, read_lines
+
+    rows = []
+    for record in read_records(read_lines(str(log), Input(str(log)))):
+        if record.family in ("prefill-batch", "decode-batch"):
+            row: dict[str, Any] = {"family": record.family, "line": record.line.number, "rank": str(record.rank)}
+            row |= {name: value.number for name, value in record.values.items()}
+            rows.append(row)
+    return pandas.DataFrame(rows)

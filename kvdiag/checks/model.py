@@ -1,0 +1,80 @@
+"""The form in which a diagnosis leaves this room: everything a report may print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvdiag.models import Geometry, ModelConfig
+from kvdiag.quantity import Interval
+from kvdiag.reading import Input
+from kvdiag.starts import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One number of the log held against the same number recomputed.
+
+    `verdict` is ``agree`` (the intervals meet), ``disagree`` (they cannot both be true) or ``unknown``, and then
+    `missing` names what is lacking. `terms` are the values put into `formula`.
+    """
+
+    name: str
+    verdict: str
+    rank: str
+    role: str | None
+    observed: Interval | None
+    recomputed: Interval | None
+    formula: str
+    terms: dict[str, Any]
+    missing: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    symbol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the work the server can hold; `binding` is one of the words of the contract."""
+
+    binding: str
+    why: str = ""
+    max_total_num_tokens: int | None = None
+    max_running_requests: int | None = None
+    largest_request_tokens: int | None = None
+    full_length_requests: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something the operator should know; `gain` is what following the advice is predicted to bring."""
+
+    code: str
+    level: str
+    title: str
+    message: str
+    advice: str
+    lines: tuple[int, ...] = ()
+    gain: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class StartDiagnosis:
+    """One start with all that was concluded about it; `unsized` says why the model could not be sized, if so."""
+
+    start: Start
+    config: ModelConfig | None
+    geometry: Geometry | None
+    unsized: str
+    checks: list[Check] = field(default_factory=list)
+    limits: Limits | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The content of ``kvdiag explain``: all inputs and all starts in them."""
+
+    inputs: list[Input]
+    starts: list[StartDiagnosis]
+    unmatched: int = 0
+    unmatched_samples: list[tuple[int, str]] = field(default_factory=list)

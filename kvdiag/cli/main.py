@@ -1,0 +1,74 @@
+"""Entry point: loads only the command that was asked for, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+
+from kvdiag.errors import ExitCode, KvdiagError
+
+COMMANDS = {
+    "explain": "what every number of the start-up means, whether it is right, and what limits the server",
+}
+"""Command name to its line in the help; the module ``kvdiag.cli.<name>`` has ``add_arguments`` and ``run``."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs kvdiag with `arguments` (the process's own by default) and ends the process with the contract's exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        sys.exit(_run(given))
+    except KvdiagError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.DONE)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        _say(_fault(error))
+        sys.exit(ExitCode.INTERNAL)
+
+
+def _run(given: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="kvdiag", description="What every number of an SGLang server's log means, and whether it is right."
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    wanted = next((argument for argument in given if argument in COMMANDS), None)
+    for name, line in COMMANDS.items():
+        command = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
+        if name == wanted:
+            module = import_module(f"kvdiag.cli.{name}")
+            module.add_arguments(command)
+    parsed = parser.parse_args(given)
+    if parsed.version:
+        from kvdiag import __version__
+
+        print(f"kvdiag {__version__}")
+        return ExitCode.DONE
+    if parsed.command is None:
+        parser.print_help()
+        return ExitCode.UNUSABLE
+    return int(import_module(f"kvdiag.cli.{parsed.command}").run(parsed))
+
+
+def _say(message: str) -> None:
+    from kvdiag.reports.safe import safe
+
+    print(f"kvdiag: {safe(message)}", file=sys.stderr)
+
+
+def _fault(error: Exception) -> str:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = f"{os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}" if frame else "?"
+    return (
+        f"an internal fault ({type(error).__name__} at {place}: {str(error)[:200]}); this is a bug in kvdiag, please report it "
+        "with this line and, if you can share it, the input"
+    )

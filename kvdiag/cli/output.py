@@ -1,0 +1,58 @@
+"""Where a command's result goes, and what the terminal can show."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from typing import TypedDict
+
+from kvdiag.errors import InputError
+
+
+class Terminal(TypedDict):
+    """Columns and colour of the place the text goes to."""
+
+    width: int
+    colour: bool
+
+
+def expand(patterns: list[str]) -> list[str]:
+    """The paths that `patterns` name: globs are expanded in order of name, other paths stay as they are."""
+    paths: list[str] = []
+    for pattern in patterns:
+        if any(mark in pattern for mark in "*?[") and not os.path.exists(pattern):
+            found = sorted(glob.glob(pattern, recursive=True))
+            if not found:
+                raise InputError(f"{pattern}: no file matches this pattern")
+            paths.extend(found)
+        else:
+            paths.append(pattern)
+    return paths
+
+
+def terminal(output: str | None) -> Terminal:
+    """Width and colour for text that goes to `output` (None is standard output); NO_COLOR is obeyed."""
+    is_terminal = output is None and sys.stdout.isatty()
+    columns = int(os.environ.get("COLUMNS", "0") or 0) if os.environ.get("COLUMNS", "").isdigit() else 0
+    if not columns:
+        columns = os.get_terminal_size().columns if is_terminal else 100
+    return Terminal(width=max(40, min(columns, 120)), colour=is_terminal and not os.environ.get("NO_COLOR"))
+
+
+def deliver(text: str, output: str | None) -> None:
+    """Writes `text` to standard output or, whole or not at all, to the file `output`."""
+    data = text.encode("utf-8", "replace")
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    temporary = f"{output}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, output)
+    except OSError as error:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise InputError(f"{output}: cannot be written: {error}") from None

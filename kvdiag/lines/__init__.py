@@ -1,0 +1,6 @@
+"""Line formats as data, and matching text against them; what a number means is decided further on."""
+
+from kvdiag.lines.matcher import match_message
+from kvdiag.lines.record import Record, Value, read_records
+
+__all__ = ["Record", "Value", "match_message", "read_records"]

@@ -1,0 +1,45 @@
+"""SGLang's own line prefix: ``[date time.ms TAGS]``, its variants since 0.2.14, and the tags as a rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+PREFIX = re.compile(
+    r"\[(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(?:[.,](\d{3}))?"
+    r"((?: (?:DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)\d{1,5})*+)( (?:encode_server|encode_dp_worker\[\d+\]))?\] ?"
+)
+_TAG = re.compile(r"([A-Z_]+)(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The tags of a worker as they stand in its lines, for example ``DP0 TP3 EP3``; empty for an untagged line."""
+
+    text: str = ""
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Tag name to number."""
+        return {name: int(number) for name, number in _TAG.findall(self.text)}
+
+    def get(self, name: str) -> int | None:
+        """The number of one tag, None where it is not printed."""
+        return self.tags.get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+UNTAGGED = Rank()
+
+
+@lru_cache(maxsize=4096)
+def rank_of(tags: str) -> Rank:
+    """The rank named by the tag part of a prefix."""
+    text = tags.strip()
+    return Rank(text) if text else UNTAGGED

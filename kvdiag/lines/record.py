@@ -1,0 +1,102 @@
+"""Records: what one process printed at one moment, with its values and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kvdiag.lines.formats import Variant, formats
+from kvdiag.lines.matcher import match_message
+from kvdiag.lines.prefix import PREFIX, UNTAGGED, Rank, rank_of
+from kvdiag.quantity import Interval, printed_interval
+from kvdiag.reading import Line
+
+
+@dataclass(frozen=True)
+class Value:
+    """A printed value: its digits as they stand, the kind its template gives it, and its unit."""
+
+    text: str
+    kind: str
+    unit: str
+
+    @cached_property
+    def number(self) -> int | float | None:
+        """The printed number itself (in the printed unit); None where the text is no number or too long for one."""
+        try:
+            if self.kind == "d":
+                return int(self.text) if len(self.text) < 40 else None
+            number = float(self.text)
+        except ValueError:
+            return None
+        return number if abs(number) < float("inf") else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The values that print so, in bytes, tokens, seconds ...; None where the text is no finite number."""
+        try:
+            return printed_interval(self.text, self.unit, rounded=self.kind.startswith("."))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a log.
+
+    `family` is None where no rule knows the message. `follows` holds the unprefixed lines after it (a traceback).
+    """
+
+    line: Line
+    message: str
+    date: str = ""
+    time: str = ""
+    rank: Rank = UNTAGGED
+    prefixed: bool = False
+    family: str | None = None
+    variants: tuple[Variant, ...] = ()
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def number(self, name: str) -> int | float | None:
+        """The number of a field, None where the line does not have it."""
+        value = self.values.get(name)
+        return value.number if value else None
+
+    def interval(self, name: str) -> Interval | None:
+        """The interval of a field, None where the line does not have it."""
+        value = self.values.get(name)
+        return value.interval if value else None
+
+
+def read_records(lines: Iterable[Line]) -> Iterator[Record]:
+    """The records of a stream of lines, in order; blank lines are passed over."""
+    for line in lines:
+        text = line.text
+        if not text or text.isspace():
+            continue
+        yield from _split(line, text)
+
+
+def _split(line: Line, text: str) -> Iterator[Record]:
+    """A physical line can hold several records: a progress bar with a record behind it, or two records."""
+    prefixes = list(PREFIX.finditer(text))
+    if not prefixes:
+        yield _record(line, text)
+        return
+    if prefixes[0].start() and not text[: prefixes[0].start()].isspace():
+        yield _record(line, text[: prefixes[0].start()])
+    for prefix, after in zip(prefixes, [*prefixes[1:], None], strict=True):
+        message = text[prefix.end() : after.start() if after else len(text)]
+        date, clock, milliseconds, tags, _ = prefix.groups()
+        time = f"{clock}.{milliseconds}" if milliseconds else clock
+        yield _record(line, message, date=date or "", time=time, rank=rank_of(tags), prefixed=True)
+
+
+def _record(line: Line, message: str, *, date: str = "", time: str = "", rank: Rank = UNTAGGED, prefixed: bool = False) -> Record:
+    match = match_message(message)
+    if match is None:
+        return Record(line, message, date, time, rank, prefixed)
+    family = formats().families[match.family]
+    values = {name: Value(text, kind, family.unit(name)) for name, kind, text in match.values}
+    return Record(line, message, date, time, rank, prefixed, match.family, match.variants, values)

@@ -1,0 +1,92 @@
+"""Reading a config.json: JSON only, bounded, with the text model's part found as SGLang finds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvdiag.errors import ConfigError
+
+LARGEST_CONFIG = 4 << 20
+_TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A model's config.json.
+
+    `whole` is the file, `text` the part that describes the language model (the file itself where nothing is nested).
+    `found_in` is ``config`` (given), ``log`` (the log's model_path exists here), ``cache`` (the local Hugging Face
+    cache) or ``catalogue``; `place` is the path or the catalogue entry's name.
+    """
+
+    whole: Mapping[str, Any]
+    text: Mapping[str, Any]
+    found_in: str
+    place: str
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The class names in ``architectures``, outermost first."""
+        names = self.whole.get("architectures") or self.text.get("architectures") or ()
+        return tuple(name for name in names if isinstance(name, str)) if isinstance(names, (list, tuple)) else ()
+
+    def integer(self, *names: str) -> int | None:
+        """The first of these keys that holds a whole number, None where none does.
+
+        Raises ConfigError where a key holds something else than a number, or a number no model has.
+        """
+        for name in names:
+            value = self.text.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+                raise ConfigError(f"{self.place}: {name} is {value!r}, not a whole number")
+            if not 0 <= value <= 10**9:
+                raise ConfigError(f"{self.place}: {name} is {value}, which no model has")
+            return int(value)
+        return None
+
+    def required(self, *names: str) -> int:
+        """As `integer`, but ConfigError names the keys that are missing."""
+        value = self.integer(*names)
+        if value is None:
+            raise ConfigError(f"{self.place}: the config has no {' or '.join(names)}")
+        return value
+
+
+def config_from(data: Any, found_in: str, place: str) -> ModelConfig:
+    """A ModelConfig of parsed JSON. Raises ConfigError where it is no JSON object."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{place}: a config.json holds one JSON object, this holds a {type(data).__name__}")
+    text: Mapping[str, Any] = data
+    for _ in range(3):
+        nested = next((text[key] for key in _TEXT_CONFIGS if isinstance(text.get(key), Mapping)), None)
+        if nested is None:
+            break
+        text = nested
+    return ModelConfig(data, text, found_in, place)
+
+
+def read_config(path: str, found_in: str = "config") -> ModelConfig:
+    """The config at `path`: a config.json or a folder that holds one.
+
+    Raises ConfigError where there is none, or it is no JSON, too large, or nested too deeply.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = file / "config.json"
+    try:
+        if file.stat().st_size > LARGEST_CONFIG:
+            raise ConfigError(f"{file}: larger than {LARGEST_CONFIG >> 20} MiB, no config.json is")
+        data = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file; give a model folder or its config.json") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: nested too deeply for a config.json") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: {error}") from None
+    return config_from(data, found_in, str(file))

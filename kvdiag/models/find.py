@@ -1,0 +1,58 @@
+"""Where a model's config comes from: the path given, the log's model_path, the Hugging Face cache, the catalogue."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kvdiag.errors import ConfigError
+from kvdiag.models.catalogue import catalogue_entry
+from kvdiag.models.config import ModelConfig, config_from, read_config
+
+
+def find_config(path: str | None = None, name: str | None = None, model_path: str | None = None) -> ModelConfig | None:
+    """The config given by `path`, or named by `name`, or of a log's `model_path`; None where it cannot be known.
+
+    Never uses the network. Raises ConfigError where `path` was given and cannot be used, or `name` is unknown.
+    """
+    if path:
+        return read_config(path)
+    if name:
+        found = _by_name(name)
+        if found is None:
+            raise ConfigError(f"{name}: not in the catalogue and not in the Hugging Face cache; give --config PATH")
+        return found
+    if not model_path:
+        return None
+    local = Path(model_path) / "config.json"
+    try:
+        if local.is_file():
+            return read_config(str(local), "log")
+    except (OSError, ConfigError):
+        pass
+    return _by_name(model_path)
+
+
+def _by_name(name: str) -> ModelConfig | None:
+    cached = _in_cache(name)
+    if cached is not None:
+        try:
+            return read_config(str(cached), "cache")
+        except ConfigError:
+            pass
+    entry = catalogue_entry(name)
+    return config_from(entry["config"], "catalogue", entry["names"][0]) if entry else None
+
+
+def _in_cache(name: str) -> Path | None:
+    if name.count("/") != 1 or ".." in name:
+        return None
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(
+        os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface"), "hub"
+    )
+    snapshots = Path(hub) / ("models--" + name.replace("/", "--")) / "snapshots"
+    try:
+        found = sorted(snapshots.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+    except OSError:
+        return None
+    return found[-1] if found else None

@@ -1,0 +1,91 @@
+"""The main job, from paths to a Diagnosis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
+from kvdiag.errors import NotSglangError
+from kvdiag.lines import Record, read_records
+from kvdiag.reading import Input, read_lines
+from kvdiag.releases import parse_release
+from kvdiag.starts import assemble
+
+SAMPLES = 20
+_EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
+_NEIGHBOURS = {
+    "vllm": re.compile(r"\bvLLM\b|vllm[./ ]|# GPU blocks"),
+    "TensorRT-LLM": re.compile(r"\[TensorRT-LLM\]|\[TRT-LLM\]|\[MemUsageChange\]"),
+    "sglang-jax": re.compile(r"sgl_jax|TPU Memory profiling"),
+}
+
+
+class _Watch:
+    """Looks at the records of one input as they pass: counts, what no rule knows, the last exception, neighbours."""
+
+    def __init__(self, seen: Input) -> None:
+        self.seen = seen
+        self.unmatched = 0
+        self.samples: list[tuple[int, str]] = []
+        self.last_exception = ""
+        self.neighbours: set[str] = set()
+
+    def through(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            if record.family:
+                self.seen.matched += 1
+            elif record.prefixed and not record.message.startswith(("INFO:", "WARNING:")):
+                self.unmatched += 1
+                if len(self.samples) < SAMPLES:
+                    self.samples.append((record.line.number, record.message))
+            elif not record.prefixed:
+                self._loose(record.message)
+            yield record
+
+    def _loose(self, message: str) -> None:
+        if _EXCEPTION.match(message):
+            self.last_exception = message
+        for name, pattern in _NEIGHBOURS.items():
+            if pattern.search(message[:2000]):
+                self.neighbours.add(name)
+
+
+def explain(paths: list[str], *, config: str | None = None, model: str | None = None, release: str | None = None) -> Diagnosis:
+    """Reads the logs at `paths` and diagnoses every server start in them.
+
+    Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
+    ReleaseError for arguments that cannot be used.
+    """
+    stated = parse_release(release) if release else None
+    inputs: list[Input] = []
+    starts: list[StartDiagnosis] = []
+    watches: list[_Watch] = []
+    for index, path in enumerate(paths):
+        seen = Input(path)
+        watch = _Watch(seen)
+        records = watch.through(read_records(read_lines(path, seen)))
+        found = assemble(records, index)
+        last = watch.last_exception
+        starts += [diagnose(start, config=config, model=model, release=stated, last_exception=last) for start in found]
+        inputs.append(seen)
+        watches.append(watch)
+    if not starts:
+        raise NotSglangError(_looks_like(inputs, watches))
+    samples = [sample for watch in watches for sample in watch.samples][:SAMPLES]
+    return Diagnosis(inputs, starts, sum(watch.unmatched for watch in watches), samples)
+
+
+def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:
+    path = inputs[0].path
+    neighbours = sorted(set().union(*(watch.neighbours for watch in watches)))
+    if neighbours:
+        return f"{path}: this looks like a log of {', '.join(neighbours)}, not of SGLang; kvdiag uses none of its numbers"
+    if not any(item.lines for item in inputs):
+        return f"{path}: the file is empty; give the text that the server printed (standard output and standard error)"
+    exceptions = [watch.last_exception for watch in watches if watch.last_exception]
+    if exceptions:
+        return f"{path}: no SGLang start-up or scheduler line; the log ends with {exceptions[-1][:300]}"
+    return (
+        f"{path}: no SGLang start-up or scheduler line in {sum(item.lines for item in inputs):,} lines; is it the server's log?"
+    )

@@ -1,0 +1,49 @@
+"""From printed digits to the set of values that print so."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from kvdiag.quantity.interval import Interval
+
+GIB = 2**30
+
+UNIT_OF_PRINTED: dict[str, tuple[str, Fraction]] = {
+    "GiB": ("bytes", Fraction(GIB)),
+    "MiB": ("bytes", Fraction(2**20)),
+    "GB10": ("bytes", Fraction(10**9)),
+    "bytes": ("bytes", Fraction(1)),
+    "percent": ("fraction", Fraction(1, 100)),
+    "ms": ("seconds", Fraction(1, 1000)),
+}
+"""Unit of a rule file to (unit kvdiag reports in, factor); units not named here are reported as they are."""
+
+_NUMBER = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?")
+
+
+def printed_interval(text: str, unit: str, *, rounded: bool = True) -> Interval:
+    """The values that print as `text`, in the reported unit of `unit`.
+
+    `rounded` says whether the digits were cut by a format such as ``%.2f`` (then half a unit of the last digit lies on
+    either side) or are a whole number or a float's own ``repr`` (then they are the value). A printed minus sign before
+    zero keeps the side of zero the value lay on, as Python's formatting does.
+
+    Raises ValueError where `text` is not a plain decimal number.
+    """
+    found = _NUMBER.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is not a plain decimal number")
+    sign, whole, decimals, exponent = found.groups()
+    if len(text) > 400:
+        raise ValueError("a number of more than 400 characters")
+    decimals = decimals or ""
+    scale = Fraction(10) ** (int(exponent or 0) - len(decimals))
+    magnitude = int(whole + decimals)
+    reported, factor = UNIT_OF_PRINTED.get(unit, (unit, Fraction(1)))
+    low = high = magnitude * scale
+    if rounded and (decimals or exponent):
+        low, high = max(Fraction(0), low - scale / 2), high + scale / 2
+    if sign == "-":
+        low, high = -high, -low
+    return Interval(low * factor, high * factor, reported)

@@ -1,0 +1,34 @@
+"""The form in which text leaves the reading room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an input, without its wrapper and its line end.
+
+    `number` counts physical lines of the input from 1; `stream` is what the wrapper says about the origin (container,
+    pod, unit, task), empty where it says nothing; `time` is the wrapper's own time stamp as text. `cut` is set where
+    text was lost: the line was longer than the limit, or the input ended within it.
+    """
+
+    number: int
+    text: str
+    stream: str = ""
+    time: str = ""
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class Input:
+    """What is known of an input once it has been read; counts grow while it is read."""
+
+    path: str
+    lines: int = 0
+    bytes: int = 0
+    matched: int = 0
+    long_lines: int = 0
+    undecodable: int = 0
+    truncated: str = ""

@@ -1,0 +1,111 @@
+"""The JSON of the contract (``kvdiag.explain/1``)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
+from kvdiag.quantity import Interval
+from kvdiag.reports.safe import safe
+from kvdiag.starts import Number
+
+
+def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The diagnosis as plain data; bytes, tokens, seconds and fractions only."""
+    return {
+        "schema": "kvdiag.explain/1",
+        "inputs": [
+            {"path": safe(i.path), "lines": i.lines, "bytes": i.bytes, "matched": i.matched, "truncated": i.truncated or None}
+            for i in diagnosis.inputs
+        ],
+        "starts": [_start(start) for start in diagnosis.starts],
+        "unmatched": {
+            "count": diagnosis.unmatched,
+            "samples": [{"line": line, "text": safe(text, 500)} for line, text in diagnosis.unmatched_samples],
+        },
+    }
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """The JSON text."""
+    return json.dumps(to_dict(diagnosis), ensure_ascii=False, indent=1)
+
+
+def _start(item: StartDiagnosis) -> dict[str, Any]:
+    start = item.start
+    release = start.release
+    return {
+        "engine": start.engine,
+        "release": {
+            "stated": str(release.stated) if release and release.stated else None,
+            "first": str(release.possible.first) if release and release.possible.first else None,
+            "last": str(release.possible.last) if release and release.possible.last else None,
+            "evidence": list(release.evidence) if release else [],
+            "contradiction": (release.contradiction or None) if release else None,
+        },
+        "server_args": start.server_args,
+        "model": _model(item),
+        "numbers": [_number(number) for number in start.numbers],
+        "checks": [_check(check) for check in item.checks],
+        "limits": _limits(item),
+        "memory": [],
+        "findings": [_finding(finding) for finding in item.findings],
+    }
+
+
+def _model(item: StartDiagnosis) -> dict[str, Any]:
+    model: dict[str, Any] = {
+        "name": item.start.server_args.get("served_model_name") or item.start.server_args.get("model_path"),
+        "found_in": item.config.found_in if item.config else None,
+        "place": item.config.place if item.config else None,
+        "attention": None,
+        "unsized": item.unsized or None,
+    }
+    if item.geometry is not None:
+        model |= item.geometry.to_dict()
+    return model
+
+
+def _interval(interval: Interval | None) -> dict[str, Any] | None:
+    return interval.to_dict() if interval else None
+
+
+def _number(number: Number) -> dict[str, Any]:
+    bounds = number.interval.to_dict() if number.interval else {"low": None, "high": None, "unit": number.unit}
+    return {
+        "name": number.name,
+        "value": number.value,
+        **bounds,
+        "rank": number.rank or None,
+        "role": number.role,
+        "line": number.line,
+        "path": number.path,
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "verdict": check.verdict,
+        "rank": check.rank or None,
+        "role": check.role,
+        "observed": _interval(check.observed),
+        "recomputed": _interval(check.recomputed),
+        "formula": check.formula,
+        "terms": check.terms,
+        "missing": list(check.missing),
+        "lines": list(check.lines),
+        "code": [],
+    }
+
+
+def _limits(item: StartDiagnosis) -> dict[str, Any] | None:
+    limits = item.limits
+    if limits is None:
+        return None
+    return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value := getattr(finding, name), tuple) else value for name in finding.__slots__}

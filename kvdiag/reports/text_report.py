@@ -1,0 +1,172 @@
+"""What a person sees first: one screen of terminal text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvdiag.checks import Check, Diagnosis, StartDiagnosis
+from kvdiag.quantity import GIB, Interval
+from kvdiag.reports.paint import Paint
+from kvdiag.reports.safe import safe
+from kvdiag.starts import Number, Start
+
+MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
+_COLOURS = {"agree": "green", "disagree": "red", "unknown": "yellow", "error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False) -> str:
+    """The report as text of at most `width` columns; colour only repeats what the words say."""
+    paint = Paint(colour, width)
+    lines: list[str] = []
+    for index, item in enumerate(diagnosis.starts):
+        if index:
+            lines += ["", "-" * min(width, 60), ""]
+        lines += _start(item, paint, index, len(diagnosis.starts))
+    lines += ["", paint.dim(_footer(diagnosis))]
+    return "\n".join(lines) + "\n"
+
+
+def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterator[str]:
+    which = f" ({index + 1} of {count} starts)" if count > 1 else ""
+    yield paint.bold(_headline(item.start) + which)
+    yield from paint.wrap(_model_line(item))
+    yield from _memory_bar(item.start, paint)
+    if item.checks:
+        yield ""
+        yield paint.bold("How the numbers follow from each other")
+        for check in _shown_once(item.checks):
+            yield from _check(check, paint)
+    if item.findings:
+        yield ""
+        yield paint.bold("Findings")
+        for finding in item.findings:
+            where = f" (line {', '.join(map(str, finding.lines[:5]))})" if finding.lines else ""
+            head = f"{finding.code} {finding.level}: {finding.title}{where}"
+            yield paint.colour(safe(head), _COLOURS.get(finding.level, ""))
+            yield from paint.wrap(safe(finding.message), "  ")
+            if finding.advice:
+                yield from paint.wrap("-> " + safe(finding.advice), "  ")
+    yield ""
+    yield paint.bold("What limits")
+    yield from paint.wrap(_limits(item), "  ")
+
+
+def _headline(start: Start) -> str:
+    args = start.server_args
+    release = start.release.possible if start.release else None
+    told = f"SGLang {release}" if release and len(release) < 100 else "SGLang, release unknown"
+    sizes = [f"{short} {args[name]}" for short, name in (("TP", "tp_size"), ("DP", "dp_size"), ("PP", "pp_size")) if name in args]
+    device = args.get("device")
+    parts = [told, safe(str(args.get("model_path", "model not named"))), ", ".join(sizes), f"on {device}" if device else ""]
+    return "  ".join(part for part in parts if part)
+
+
+def _model_line(item: StartDiagnosis) -> str:
+    geometry = item.geometry
+    if geometry is None:
+        return f"Model: {item.unsized}"
+    found = f"config from {item.config.found_in}: {safe(item.config.place)}" if item.config else ""
+    if geometry.attention == "mla":
+        shape = f"latent {geometry.kv_lora_rank} + rope {geometry.qk_rope_head_dim}"
+    else:
+        shape = f"{geometry.num_key_value_heads} KV heads of {geometry.head_dim}"
+    return f"Model: {safe(geometry.architecture)}, {geometry.attention}, {geometry.num_hidden_layers} layers, {shape} ({found})"
+
+
+def _memory_bar(start: Start, paint: Paint) -> Iterator[str]:
+    rank = next((number.rank for number in start.numbers if number.name == "available_gpu_memory"), None)
+    if rank is None:
+        return
+    weights = _middle(start.first("weight_memory", rank=rank, role="target"))
+    pool = sum(_middle(number) for number in start.find("kv_pool_bytes", rank=rank))
+    graphs = sum(_middle(number) for number in start.find("graph_memory", rank=rank))
+    last = start.find("memory_after_start", rank=rank) or start.find("memory_after_pool", rank=rank)
+    free = _middle(last[-1]) if last else 0.0
+    before = _middle(start.first("pre_model_load_memory", rank=rank))
+    parts = [("weights", weights), ("KV pool", pool), ("graphs", graphs), ("free", free)]
+    rest = before - weights - pool - graphs - free
+    if before and rest > 0:
+        parts.insert(3, ("other", rest))
+    total = sum(value for _, value in parts)
+    if total <= 0:
+        return
+    yield ""
+    yield paint.bold(f"Memory of {rank or 'the only rank'}") + f", {total / GIB:.2f} GiB free before loading"
+    cells = max(20, min(paint.width, 100) - 4)
+    marks = dict(zip(("weights", "KV pool", "graphs", "other", "free"), "#=+~.", strict=True))
+    yield "  " + "".join(marks[name] * round(value / total * cells) for name, value in parts)
+    yield "  " + "   ".join(f"{marks[name]} {name} {value / GIB:.2f} GiB" for name, value in parts if value)
+
+
+def _middle(number: Number | None) -> float:
+    return float(number.value) if number and isinstance(number.value, (int, float)) and number.value > 0 else 0.0
+
+
+def _shown_once(checks: list[Check]) -> Iterator[Check]:
+    """Ranks that say the same are shown once."""
+    seen = set()
+    for check in checks:
+        key = (check.name, check.verdict, check.role, check.observed, check.recomputed)
+        if key not in seen:
+            seen.add(key)
+            yield check
+
+
+def _check(check: Check, paint: Paint) -> Iterator[str]:
+    mark = f"{MARKS[check.verdict]:>4}"
+    who = f" [{check.rank}]" if check.rank else ""
+    said = f"log {show(check.observed)}" if check.observed else "not in the log"
+    computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
+    where = f" (line {', '.join(map(str, check.lines[:4]))})" if check.lines else ""
+    yield paint.colour(mark, _COLOURS[check.verdict]) + f"  {check.name}{who}: {said}{computed}{where}"
+    yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
+    for missing in check.missing:
+        yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
+
+
+def _filled(check: Check) -> str:
+    """The formula with its terms put in."""
+    text = check.formula
+    for name in sorted(check.terms, key=len, reverse=True):
+        value = check.terms[name]
+        if isinstance(value, dict):
+            value = show(Interval.of(value["low"], value["high"], value["unit"]))
+        if name in text and value is not None:
+            text = text.replace(name, f"{name} {value}", 1)
+    return text
+
+
+def show(interval: Interval) -> str:
+    """An interval for people: one figure where its ends print alike, else both."""
+    low, high = _figure(interval.low, interval.unit), _figure(interval.high, interval.unit)
+    unit = "GiB" if interval.unit == "bytes" and abs(interval.high) >= GIB // 100 else interval.unit
+    return f"{low} {unit}" if low == high else f"{low}..{high} {unit}"
+
+
+def _figure(value: object, unit: str) -> str:
+    number = float(value)  # type: ignore[arg-type]
+    if unit == "bytes" and abs(number) >= GIB / 100:
+        return f"{number / GIB:.3f}"
+    if unit == "fraction":
+        return f"{number:.4f}"
+    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.2f}"
+
+
+def _limits(item: StartDiagnosis) -> str:
+    limits = item.limits
+    if limits is None or limits.max_total_num_tokens is None:
+        return f"unknown, because {limits.why}" if limits else "unknown"
+    parts = [f"{limits.binding}: {limits.why}." if limits.why else f"{limits.binding}."]
+    parts.append(f"Pool: {limits.max_total_num_tokens:,} tokens.")
+    if limits.largest_request_tokens is not None:
+        parts.append(f"Longest request: {limits.largest_request_tokens:,} tokens.")
+    if limits.full_length_requests is not None:
+        parts.append(f"Full-length requests at once: {limits.full_length_requests:.2f}.")
+    return " ".join(parts)
+
+
+def _footer(diagnosis: Diagnosis) -> str:
+    read = sum(item.lines for item in diagnosis.inputs)
+    known = sum(item.matched for item in diagnosis.inputs)
+    counts = f"{read:,} lines read, {known:,} known, {diagnosis.unmatched:,} with SGLang's prefix but no rule"
+    return f"{counts}. --format json has every number."

@@ -1,0 +1,83 @@
+"""Where the rules are, and how they are loaded: TOML for people, one JSON copy in the user's cache for speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvdiag.errors import RuleError
+
+Document = dict[str, Any]
+
+
+def rules_dir() -> Path:
+    """The folder of shipped rules: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).parent
+    inside = package / "rules"
+    return inside if inside.is_dir() else package.parent / "rules"
+
+
+def cache_dir() -> Path:
+    """The folder of kvdiag in the user's cache (``XDG_CACHE_HOME`` or ``~/.cache``); it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "kvdiag"
+
+
+def read_toml(path: Path) -> Document:
+    """One rule file. Raises RuleError with path, line and column where it is not TOML."""
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: {error}") from error
+
+
+def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder: Path | None = None) -> Any:
+    """The documents of ``rules/<room>/*.toml`` in order of name, or what `build` makes of them.
+
+    The result must be plain JSON data: it is kept in the user's cache under a key of the files' names, sizes and times
+    and of `build`'s own source file, so that a second run reads one JSON file. A cache that cannot be read or written is
+    passed over in silence: it only costs time.
+    """
+    base = (folder or rules_dir()) / room
+    files = sorted(base.rglob("*.toml"))
+    if not files:
+        raise RuleError(f"{base}: no rule files (*.toml) here; the installation is incomplete")
+    cached = cache_dir() / f"rules-{room}-{zlib.crc32(os.fsencode(base)):08x}.json"
+    key = _key(files, build)
+    try:
+        kept = json.loads(cached.read_bytes())
+        if kept["key"] == key:
+            return kept["result"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    documents = [{**read_toml(path), "_file": str(path.relative_to(base))} for path in files]
+    result = build(documents) if build else documents
+    _keep(cached, {"key": key, "result": result})
+    return result
+
+
+def _key(files: list[Path], build: Callable[..., Any] | None) -> list[list[Any]]:
+    sources = [Path(__file__)]
+    if build is not None:
+        sources.append(Path(build.__code__.co_filename))
+    key: list[list[Any]] = []
+    for path in [*files, *sources]:
+        status = path.stat()
+        key.append([os.fspath(path), status.st_mtime_ns, status.st_size])
+    return key
+
+
+def _keep(path: Path, result: Any) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        return

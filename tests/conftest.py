@@ -1,0 +1,37 @@
+"""Paths and helpers the tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "fixtures"
+SHARED = ROOT.parent / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    absent = pytest.mark.skip(reason="the shared facts are not beside this checkout")
+    for item in items:
+        if "shared" in item.keywords and not SHARED.is_dir():
+            item.add_marker(absent)
+
+
+@pytest.fixture
+def kvdiag(tmp_path: Path):
+    """Runs the command line as a user does: a process of its own, with a cache of its own."""
+
+    def run(*arguments: str, stdin: bytes | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-m", "kvdiag", *arguments], input=stdin, capture_output=True, timeout=timeout, env=environment
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        )
+
+    return run
