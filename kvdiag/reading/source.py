@@ -75,10 +75,8 @@ def _decompressed(raw: IO[bytes], kind: str, path: str) -> IO[bytes]:
         import lzma
 
         return cast("IO[bytes]", lzma.LZMAFile(raw))
-    try:
-        import zstandard
-    except ModuleNotFoundError:
-        raise InputError(f"{path}: reading .zst needs the zstandard package: pip install 'kvdiag[zst]'") from None
+    import zstandard
+
     return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(raw))
 
 
