@@ -39,7 +39,7 @@ def open_log(path: str) -> IO[bytes]:
             raise InputError(f"{path}: this is {what}, not a log; give the text that the server printed")
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
-            return _decompressed(raw, kind, path)
+            return _decompressed(raw, kind)
     return raw
 
 
@@ -62,7 +62,7 @@ def _peek(stream: IO[bytes]) -> bytes:
     return bytes(peek(8)[:8]) if peek else b""
 
 
-def _decompressed(raw: IO[bytes], kind: str, path: str) -> IO[bytes]:
+def _decompressed(raw: IO[bytes], kind: str) -> IO[bytes]:
     if kind == "gz":
         import gzip
 
