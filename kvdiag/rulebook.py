@@ -48,7 +48,8 @@ def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder
     files = sorted(base.rglob("*.toml"))
     if not files:
         raise RuleError(f"{base}: no rule files (*.toml) here; the installation is incomplete")
-    cached = cache_dir() / f"rules-{room}-{zlib.crc32(os.fsencode(base)):08x}.json"
+    made_by = build.__name__ if build else "documents"
+    cached = cache_dir() / f"rules-{room}-{made_by}-{zlib.crc32(os.fsencode(base)):08x}.json"
     key = _key(files, build)
     try:
         kept = json.loads(cached.read_bytes())

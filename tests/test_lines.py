@@ -8,15 +8,12 @@ from hypothesis import strategies as st
 
 import kvdiag
 from kvdiag.lines import match_message, read_records
-from kvdiag.lines.formats import formats
+from kvdiag.lines.formats import families
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.reading import Line
 
 SAMPLES = [
-    (family.name, variant, sample)
-    for family in formats().families.values()
-    for variant in family.variants
-    for sample in variant.samples
+    (family.name, variant, sample) for family in families().values() for variant in family.variants for sample in variant.samples
 ]
 
 
@@ -24,10 +21,10 @@ SAMPLES = [
     ("family", "variant", "sample"), SAMPLES, ids=[f"{name}-{variant.number}" for name, variant, _ in SAMPLES]
 )
 def test_a_sample_is_read_by_its_own_family_with_its_fields(family, variant, sample):
-    match = match_message(sample["text"])
+    match = match_message(sample.text)
     assert match is not None
     if match.family == family and variant.number in [fitting.number for fitting in match.variants]:
-        assert sample["fields"].items() <= {name: text for name, _, text in match.values}.items()
+        assert sample.fields.items() <= {name: text for name, _, text in match.values}.items()
 
 
 @pytest.mark.parametrize(

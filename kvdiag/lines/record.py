@@ -97,6 +97,6 @@ def _record(line: Line, message: str, *, date: str = "", time: str = "", rank: R
     match = match_message(message)
     if match is None:
         return Record(line, message, date, time, rank, prefixed)
-    family = formats().families[match.family]
-    values = {name: Value(text, kind, family.unit(name)) for name, kind, text in match.values}
+    unit = formats().unit
+    values = {name: Value(text, kind, unit(match.family, name)) for name, kind, text in match.values}
     return Record(line, message, date, time, rank, prefixed, match.family, match.variants, values)
