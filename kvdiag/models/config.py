@@ -43,7 +43,11 @@ class ModelConfig:
             value = self.text.get(name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or (isinstance(value, float) and not value.is_integer())
+            ):
                 raise ConfigError(f"{self.place}: {name} is {value!r}, not a whole number")
             if not 0 <= value <= 10**9:
                 raise ConfigError(f"{self.place}: {name} is {value}, which no model has")

@@ -1,0 +1,35 @@
+"""Fuzzes one target: ``python -m tests.fuzz.run TARGET [--runs N] [--seconds S]``; needs the atheris package.
+
+Stops at a crash, at one input that takes over a second, or at more than 500 MB; the input at fault is kept in the
+working folder as libFuzzer names it (crash-..., timeout-..., oom-...).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main() -> None:
+    import atheris
+
+    with atheris.instrument_imports(include=["kvdiag"]):
+        from tests.fuzz.targets import TARGETS, seeds
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", choices=sorted(TARGETS))
+    parser.add_argument("--runs", type=int, default=5_000_000)
+    parser.add_argument("--seconds", type=int, default=1200)
+    given = parser.parse_args()
+    corpus = Path(tempfile.mkdtemp(prefix="kvdiag-fuzz-"))
+    for index, seed in enumerate(seeds(given.target)):
+        (corpus / f"seed{index}").write_bytes(seed)
+    limits = [f"-runs={given.runs}", f"-max_total_time={given.seconds}", "-timeout=1", "-rss_limit_mb=500", "-max_len=8192"]
+    atheris.Setup([sys.argv[0], str(corpus), *limits, "-print_final_stats=1"], TARGETS[given.target])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

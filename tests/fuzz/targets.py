@@ -1,0 +1,103 @@
+"""What is fuzzed: each target takes bytes and may raise nothing but kvdiag's own errors."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from kvdiag import rulebook
+from kvdiag.errors import KvdiagError
+from kvdiag.lines import read_records
+from kvdiag.lines.literal import parse_arguments
+from kvdiag.models.config import config_from
+from kvdiag.models.geometry import geometry_of
+from kvdiag.reading import Input, Line
+from kvdiag.releases import parse_release
+from kvdiag.sizing import Memory, ServerArguments, size
+from kvdiag.starts import assemble
+from tests.conftest import FIXTURES
+
+Target = Callable[[bytes], None]
+
+
+def lines(data: bytes) -> None:
+    """Records, starts and numbers of arbitrary lines."""
+    texts = data.decode("utf-8", "replace").split("\n")
+    starts = assemble(read_records(Line(number, text) for number, text in enumerate(texts, 1)))
+    for start in starts:
+        for number in start.numbers:
+            assert number.interval is None or number.interval.low <= number.interval.high
+
+
+def arguments(data: bytes) -> None:
+    """A server_args dump."""
+    read, _ = parse_arguments(data.decode("utf-8", "replace"))
+    ServerArguments.of(read)
+
+
+ODD_VALUES: tuple[object, ...] = (
+    0, -1, 1, 3, 10**9, 10**9 + 1, 10**30, 1.5, -0.0, float("nan"), float("inf"), True, None, "", "8", "auto", [], [1], {},
+    {"text_config": {}}, [{}], ["sliding_attention", "full_attention"], "linear_attention",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _known_configs() -> tuple[dict[str, object], ...]:
+    documents = rulebook.load("models")
+    return tuple(entry["config"] for document in documents for entry in document.get("model", ()))
+
+
+def config(data: bytes) -> None:
+    """A config.json with any fields set to odd values (or arbitrary JSON), read and sized."""
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        parsed = _edited(data)
+    try:
+        geometry = geometry_of(config_from(parsed, "config", "fuzz"))
+        told = ServerArguments.of({"mem_fraction_static": 0.88, "tp_size": 2})
+        size(geometry, told, parse_release("0.5.9"), Memory(21.71, 94.04))
+    except KvdiagError:
+        return
+
+
+def _edited(data: bytes) -> dict[str, object]:
+    """A published config with some keys changed, as the bytes say: config, then pairs of key and value."""
+    known = _known_configs()
+    chosen = dict(known[data[0] % len(known)]) if data else {}
+    keys = sorted({key for entry in known for key in entry})
+    for at in range(1, min(len(data) - 2, 24), 3):
+        key = keys[(data[at] * 256 + data[at + 1]) % len(keys)]
+        chosen[key] = ODD_VALUES[data[at + 2] % len(ODD_VALUES)]
+    return chosen
+
+
+def blocks(data: bytes) -> None:
+    """Splitting bytes into lines."""
+    from kvdiag.reading.source import _split
+
+    seen = Input("fuzz")
+    joined = b"".join(piece for _, piece, _ in _split(io.BytesIO(data), seen))
+    assert len(joined) <= len(data)
+
+
+TARGETS: dict[str, Target] = {"lines": lines, "arguments": arguments, "config": config, "blocks": blocks}
+
+
+def seeds(name: str) -> Iterator[bytes]:
+    """Real inputs to start from."""
+    if name == "config":
+        for path in FIXTURES.glob("real/*/config.json"):
+            yield path.read_bytes()
+        yield from (bytes([index]) for index in range(len(_known_configs()) % 256))
+        return
+    for path in [*FIXTURES.glob("scenarios/*/server.log"), *FIXTURES.glob("real/*/server.log")]:
+        text = path.read_bytes()
+        if name == "arguments":
+            for line in text.split(b"\n"):
+                if b"server_args=" in line:
+                    yield line.split(b"server_args=", 1)[1]
+        else:
+            yield text[:4000]
