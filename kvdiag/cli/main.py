@@ -15,6 +15,10 @@ COMMANDS = {
 """Command name to its line in the help; the module ``kvdiag.cli.<name>`` has ``add_arguments`` and ``run``."""
 
 
+INTERRUPTED = 130
+"""What shells report for a process ended by Ctrl-C."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs kvdiag with `arguments` (the process's own by default) and ends the process with the contract's exit code."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -24,10 +28,12 @@ def main(arguments: list[str] | None = None) -> None:
         _say(str(error))
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from kvdiag.cli.output import discard_stdout
+
+        discard_stdout()
         sys.exit(ExitCode.DONE)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         _say(_fault(error))
         sys.exit(ExitCode.INTERNAL)

@@ -41,11 +41,14 @@ def terminal(output: str | None) -> Terminal:
 
 
 def deliver(text: str, output: str | None) -> None:
-    """Writes `text` to standard output or, whole or not at all, to the file `output`."""
+    """Writes `text` to standard output or, whole or not at all, to the file `output`.
+
+    Raises InputError where it cannot be written (no such folder, no permission, disk full); an older file then stays
+    as it was. BrokenPipeError passes through: the reader has what it wanted.
+    """
     data = text.encode("utf-8", "replace")
     if output is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        _to_stdout(data)
         return
     temporary = f"{output}.{os.getpid()}.tmp"
     try:
@@ -53,6 +56,23 @@ def deliver(text: str, output: str | None) -> None:
             file.write(data)
         os.replace(temporary, output)
     except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
+    finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        raise InputError(f"{output}: cannot be written: {error}") from None
+
+
+def _to_stdout(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_stdout()
+        raise InputError(f"standard output: cannot be written: {error.strerror or error}") from None
+
+
+def discard_stdout() -> None:
+    """Lets what is still buffered go nowhere, so that the interpreter's own flush at exit stays silent."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

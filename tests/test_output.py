@@ -1,0 +1,66 @@
+"""Results are written whole or not at all, and an interrupted or unread kvdiag leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import FIXTURES, ROOT
+
+LOG = str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")
+EXPLAIN = [sys.executable, "-m", "kvdiag", "explain"]
+
+
+def test_a_closed_reader_is_no_error():
+    pipeline = f"'{sys.executable}' -m kvdiag explain {LOG} --format json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", pipeline], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_full_disk_behind_standard_output_is_said_in_a_sentence():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*EXPLAIN, LOG], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["kvdiag: standard output: cannot be written: No space left on device"]
+
+
+def test_a_file_that_cannot_be_written_whole_keeps_its_old_content(tmp_path):
+    target = tmp_path / "report.json"
+    target.write_text("old")
+
+    def small_files_only():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*EXPLAIN, LOG, "--format", "json", "-o", str(target)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=60, preexec_fn=small_files_only, env=environment
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert target.read_text() == "old"
+    assert list(tmp_path.glob("report.json.*")) == []
+
+
+def test_control_c_while_reading_leaves_no_file_and_no_traceback(tmp_path):
+    pipe = tmp_path / "never-ends"
+    os.mkfifo(pipe)
+    target = tmp_path / "report.txt"
+    process = subprocess.Popen([*EXPLAIN, str(pipe), "-o", str(target)], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    with open(pipe, "wb") as writer:
+        writer.write(b"[2025-01-15 10:22:41] Memory pool end. avail mem=9.86 GB\n")
+        writer.flush()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["never-ends"]
