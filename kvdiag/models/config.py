@@ -20,13 +20,15 @@ class ModelConfig:
 
     `whole` is the file, `text` the part that describes the language model (the file itself where nothing is nested).
     `found_in` is ``config`` (given), ``log`` (the log's model_path exists here), ``cache`` (the local Hugging Face
-    cache) or ``catalogue``; `place` is the path or the catalogue entry's name.
+    cache) or ``catalogue``; `place` is the path or the catalogue entry's name. `note` is not empty where the catalogue was
+    matched loosely: it says what the name leaves open.
     """
 
     whole: Mapping[str, Any]
     text: Mapping[str, Any]
     found_in: str
     place: str
+    note: str = ""
 
     @property
     def architectures(self) -> tuple[str, ...]:

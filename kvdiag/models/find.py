@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from kvdiag.errors import ConfigError
-from kvdiag.models.catalogue import catalogue_entry
+from kvdiag.models.catalogue import catalogue_match
 from kvdiag.models.config import ModelConfig, config_from, read_config
 
 
@@ -40,8 +41,8 @@ def _by_name(name: str) -> ModelConfig | None:
             return read_config(str(cached), "cache")
         except ConfigError:
             pass
-    entry = catalogue_entry(name)
-    return config_from(entry["config"], "catalogue", entry["names"][0]) if entry else None
+    found = catalogue_match(name)
+    return replace(config_from(found.config, "catalogue", found.name), note=found.note) if found else None
 
 
 def _in_cache(name: str) -> Path | None:
