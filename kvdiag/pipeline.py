@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
+from kvdiag.checks import Diagnosis, diagnose
 from kvdiag.errors import NotSglangError
 from kvdiag.lines import Record, read_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import parse_release
-from kvdiag.starts import assemble
+from kvdiag.starts import Assembly, Start
 
 SAMPLES = 20
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
@@ -59,21 +59,28 @@ def explain(paths: list[str], *, config: str | None = None, model: str | None = 
     """
     stated = parse_release(release) if release else None
     inputs: list[Input] = []
-    starts: list[StartDiagnosis] = []
     watches: list[_Watch] = []
+    assembly = Assembly()
     for index, path in enumerate(paths):
-        seen = Input(path)
-        watch = _Watch(seen)
-        records = watch.through(read_records(read_lines(path, seen)))
-        found = assemble(records, index)
-        last = watch.last_exception
-        starts += [diagnose(start, config=config, model=model, release=stated, last_exception=last) for start in found]
-        inputs.append(seen)
+        watch = _Watch(Input(path))
+        for record in watch.through(read_records(read_lines(path, watch.seen))):
+            assembly.add(record, index)
+        inputs.append(watch.seen)
         watches.append(watch)
+    starts = [
+        diagnose(start, config=config, model=model, release=stated, last_exception=_last_exception(start, watches))
+        for start in assembly.starts()
+    ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))
     samples = [sample for watch in watches for sample in watch.samples][:SAMPLES]
     return Diagnosis(inputs, starts, sum(watch.unmatched for watch in watches), samples)
+
+
+def _last_exception(start: Start, watches: list[_Watch]) -> str:
+    """The last line of the last traceback in the input that the start's numbers come from."""
+    paths = [number.path for number in start.numbers] + [event.path for event in start.events]
+    return watches[max(paths, default=0)].last_exception
 
 
 def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:

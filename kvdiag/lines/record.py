@@ -45,7 +45,8 @@ class Value:
 class Record:
     """One record of a log.
 
-    `family` is None where no rule knows the message. `follows` holds the unprefixed lines after it (a traceback).
+    `family` is None where no rule knows the message. `damaged` is set where text was lost: then `values` has only what is
+    whole, and the line does not tell the release.
     """
 
     line: Line
@@ -57,6 +58,7 @@ class Record:
     family: str | None = None
     variants: tuple[Variant, ...] = ()
     values: dict[str, Value] = field(default_factory=dict)
+    damaged: bool = False
 
     def number(self, name: str) -> int | float | None:
         """The number of a field, None where the line does not have it."""

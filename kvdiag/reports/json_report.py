@@ -37,6 +37,8 @@ def _start(item: StartDiagnosis) -> dict[str, Any]:
     release = start.release
     return {
         "engine": start.engine,
+        "stream": safe(start.stream) or None,
+        "notes": list(start.notes),
         "release": {
             "stated": str(release.stated) if release and release.stated else None,
             "first": str(release.possible.first) if release and release.possible.first else None,
@@ -81,6 +83,7 @@ def _number(number: Number) -> dict[str, Any]:
         "role": number.role,
         "line": number.line,
         "path": number.path,
+        "superseded": number.superseded,
     }
 
 

@@ -1,238 +1,202 @@
-"""Grouping: a stream of records becomes server starts, each with its ranks, roles, numbers and events."""
+"""Grouping: the records of all inputs become server starts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
-from kvdiag.quantity import Interval
-from kvdiag.quantity.interval import plain
-from kvdiag.starts.evidence import Evidence
-from kvdiag.starts.model import Event, Number, Start
+from kvdiag.lines.prefix import Rank
+from kvdiag.starts.build import StartBuilder
+from kvdiag.starts.merge import Part, merge
+from kvdiag.starts.model import Start
+from kvdiag.starts.progress import BEGINS, Progress
 
-NUMBERS: dict[str, dict[str, str]] = {
-    "dist-init-end": {"mem usage": "distributed_init_memory"},
-    "weight-load-begin": {"avail mem": "pre_model_load_memory", "Avail mem": "pre_model_load_memory"},
-    "weight-load-end": {
-        "avail mem": "available_gpu_memory",
-        "Avail mem": "available_gpu_memory",
-        "mem usage": "weight_memory",
-    },
-    "memory-pool-end": {"avail mem": "memory_after_pool"},
-    "graph-end": {"mem usage": "graph_memory", "avail mem": "memory_after_graphs"},
-    "swa-split": {
-        "full_layer_tokens": "full_max_total_num_tokens",
-        "swa_layer_tokens": "swa_max_total_num_tokens",
-    },
-    "mamba-pool": {
-        "max_mamba_cache_size": "max_mamba_cache_size",
-        "conv_state size": "conv_state_bytes",
-        "ssm_state size": "ssm_state_bytes",
-    },
-    "capacity": {
-        "max_total_num_tokens": "max_total_num_tokens",
-        "max_total_num_token": "max_total_num_tokens",
-        "chunked_prefill_size": "chunked_prefill_size",
-        "max_prefill_tokens": "max_prefill_tokens",
-        "max_running_requests": "max_running_requests",
-        "context_len": "context_len",
-        "available_gpu_mem": "memory_after_start",
-        "available_cpu_mem": "memory_after_start",
-    },
-    "mlx": {
-        "sys_available": "mlx_sys_available",
-        "mlx_limit": "mlx_limit",
-        "mlx_used": "mlx_used",
-        "kv_budget": "rest_memory",
-        "bytes_per_slot": "bytes_per_token",
-        "pool_size": "max_total_num_tokens",
-    },
-}
-"""Line family and field to the name of the number it states."""
+MIXED = (
+    "two servers print into this stream under the same tags; a line after the second server_args is counted to the server "
+    "whose start-up still lacked it, which need not be right"
+)
+_DEAD = re.compile(r"Received sigquit from a child process|\bKilled +python|Triggering SIGQUIT for cleanup")
 
-UNITS = {
-    "max_running_requests": "requests",
-    "max_mamba_cache_size": "slots",
-    "max_total_num_tokens": "tokens",
-    "full_max_total_num_tokens": "tokens",
-    "swa_max_total_num_tokens": "tokens",
-    "pool_tokens": "tokens",
-    "context_len": "tokens",
-    "chunked_prefill_size": "tokens",
-    "max_prefill_tokens": "tokens",
-    "bytes_per_token": "bytes",
-}
-"""Units of the numbers the log prints bare."""
 
-EVENTS = {
-    "server-ready": "ready",
-    "retract": "retraction",
-    "not-enough-memory": "no_memory_for_pool",
-    "mamba-too-small": "no_memory_for_pool",
-    "memory-unbalanced": "memory_unbalanced",
-    "graph-failed": "graph_capture_failed",
-    "crash": "crash",
-    "oom-tokens": "token_allocation_failed",
-    "oom-req-slots": "request_slots_exhausted",
-    "leak": "pool_leak",
-    "input-too-long": "input_too_long",
-    "max-tokens-clamped": "max_total_tokens_clamped",
-    "max-running-reduced": "max_running_requests_reduced",
-    "hicache-host-oom": "no_host_memory",
-    "watchdog": "watchdog",
-}
-"""Line family to the kind of event it reports."""
+class _Stream:
+    """One stream of one input: the starts in it, of which usually one is open."""
 
-_BEGINS = {"dist-init-begin", "weight-load-begin"}
-_BATCHES = {"prefill-batch", "decode-batch"}
+    def __init__(self) -> None:
+        self.closed: list[StartBuilder] = []
+        self.open: list[StartBuilder] = [StartBuilder()]
+
+    def add(self, record: Record, path: int) -> None:
+        if record.family is None:
+            self._unknown(record)
+        elif record.family == "server-args-dump":
+            self._dump(record, path)
+        else:
+            self._known(record, path)
+
+    @property
+    def newest(self) -> StartBuilder:
+        return self.open[-1]
+
+    def _begin(self) -> StartBuilder:
+        self.closed += [builder for builder in self.open if not builder.empty]
+        self.open = [StartBuilder()]
+        return self.newest
+
+    def _unknown(self, record: Record) -> None:
+        message = record.message
+        if "SIGQUIT" in message or "sigquit" in message or "Killed" in message:
+            self.newest.dead |= bool(_DEAD.search(message[:2000]))
+
+    def _dump(self, record: Record, path: int) -> None:
+        value = record.values.get("server_args")
+        told = parse_arguments(value.text)[0] if value else {}
+        newest = self.newest
+        held = newest.start.server_args
+        if held and held == told and not newest.start.numbers:
+            return
+        if held and not newest.dead and _elsewhere(held, told):
+            self.open.append(StartBuilder())
+            for builder in self.open:
+                if MIXED not in builder.start.notes:
+                    builder.start.notes.append(MIXED)
+        elif not newest.empty:
+            self._begin()
+        self.newest.add(record, path)
+
+    def _known(self, record: Record, path: int) -> None:
+        builder = self._owner(record) if len(self.open) > 1 else self._sequel(record, path)
+        if builder is None:
+            return
+        if record.family == "crash" and _DEAD.search(record.message):
+            builder.dead = True
+        builder.add(record, path)
+
+    def _owner(self, record: Record) -> StartBuilder:
+        """The one of several servers whose start-up still lacks the line; the first where none or all could have it."""
+        own = [builder for builder in self.open if not _foreign(builder, record)]
+        return own[0] if own else self.newest
+
+    def _sequel(self, record: Record, path: int) -> StartBuilder | None:
+        """The start that the record belongs to, which it may open; None where a later line will tell."""
+        builder = self.newest
+        if record.family in BEGINS:
+            return self._begun(builder, record, path)
+        if record.family == "kv-alloc" and builder.progress(record).pools_again(record):
+            return self._begin()
+        progress = builder.ranks.get(str(record.rank))
+        if progress is not None and progress.held:
+            _release(builder, progress, path)
+        return builder
+
+    def _begun(self, builder: StartBuilder, record: Record, path: int) -> StartBuilder | None:
+        """The start that a worker's first lines belong to; None where the weight line that follows will tell."""
+        strange = _other_tags(builder, record)
+        progress = builder.progress(record)
+        if builder.dead and (progress.weights_begun or progress.loaded or strange):
+            return self._begin()
+        if record.family != "weight-load-begin":
+            if progress.loaded:
+                progress.held.append(record)
+                return None
+            return builder
+        again = progress.loads_again(record) or (
+            progress.weights_ended > 0 and not builder.draft_possible and not _replicated(builder, record)
+        )
+        if again:
+            builder = self._begin()
+        _release(builder, progress, path)
+        return builder
+
+    def parts(self) -> list[StartBuilder]:
+        for builder in self.open:
+            for progress in builder.ranks.values():
+                _release(builder, progress, progress.path)
+        self._begin()
+        return self.closed
+
+
+def _release(builder: StartBuilder, progress: Progress, path: int) -> None:
+    """Gives the held lines of a rank to the start they turned out to belong to."""
+    held, progress.held = progress.held, []
+    for record in held:
+        builder.add(record, path)
+
+
+def _elsewhere(held: dict[str, object], told: dict[str, object]) -> bool:
+    """Whether two dumps are of two servers that run side by side: one host has each port once."""
+    return held.get("port") is not None and told.get("port") is not None and held["port"] != told["port"]
+
+
+def _other_tags(builder: StartBuilder, record: Record) -> bool:
+    """Whether the record's tags are of other kinds than those of the start's workers (``DP TP`` and not ``TP``)."""
+    kinds = {frozenset(Rank(rank).tags) for rank in builder.ranks if rank}
+    return bool(kinds) and bool(record.rank) and frozenset(record.rank.tags) not in kinds
+
+
+def _replicated(builder: StartBuilder, record: Record) -> bool:
+    """Whether replicas of one server print under the same tags, as plain data parallelism did without a DP tag."""
+    size = builder.start.server_args.get("dp_size")
+    return isinstance(size, int) and size > 1 and record.rank.get("DP") is None
+
+
+def _foreign(builder: StartBuilder, record: Record) -> bool:
+    """Whether a start that shares its stream with another cannot have printed the record."""
+    family = record.family
+    mode = builder.start.server_args.get("disaggregation_mode")
+    if family in ("prefill-batch", "decode-batch"):
+        return mode in ("prefill", "decode") and not str(family).startswith(str(mode))
+    progress = builder.ranks.get(str(record.rank))
+    if progress is None:
+        return False
+    passed = {
+        "dist-init-begin": progress.weights_begun > 0,
+        "dist-init-end": progress.weights_begun > 0,
+        "weight-load-begin": progress.weights_begun > 0 and not builder.draft_possible,
+        "weight-load-end": progress.weights_ended >= progress.weights_begun > 0,
+        "memory-pool-end": progress.pools_ended > 0 and not builder.draft_possible,
+        "kv-alloc": progress.pools_ended > 0 and not builder.draft_possible,
+        "capacity": progress.capacity_seen,
+        "server-ready": bool(builder.start.events_of("ready")),
+    }
+    return passed.get(str(family), False)
 
 
 @dataclass(slots=True)
-class _RankState:
-    """How far the start-up of one rank has come: which model's lines come next."""
+class Assembly:
+    """Takes the records of all inputs, path by path, and gives the starts in them."""
 
-    weights_ended: int = 0
-    pools_ended: int = 0
-    pools: list[Record] = field(default_factory=list)
-    capacity_seen: bool = False
+    streams: dict[tuple[int, str], _Stream]
 
-    def role(self, family: str) -> str:
-        """Target lines come before draft lines of the same family, in every release and on every rank."""
-        if family in ("weight-load-begin", "weight-load-end"):
-            return "draft" if self.weights_ended else "target"
-        return "draft" if self.pools_ended else "target"
+    def __init__(self) -> None:
+        self.streams = {}
 
+    def add(self, record: Record, path: int = 0) -> None:
+        """Takes the next record of the input with the index `path`."""
+        key = (path, record.line.stream)
+        stream = self.streams.get(key)
+        if stream is None:
+            stream = self.streams[key] = _Stream()
+        stream.add(record, path)
 
-class _Assembler:
-    def __init__(self, path: int) -> None:
-        self.path = path
-        self.starts: list[Start] = []
-        self._open()
-
-    def _open(self) -> None:
-        self.start = Start()
-        self.evidence = Evidence()
-        self.ranks: dict[str, _RankState] = {}
-        self.traceback = False
-
-    def close(self) -> None:
-        start = self.start
-        for rank, state in self.ranks.items():
-            if state.pools:
-                self._pools(rank, state)
-        if start.server_args or start.numbers or start.events or start.batches:
-            self.evidence.arguments(start.server_args, start.server_args_whole)
-            start.release = self.evidence.conclude()
-            self.starts.append(start)
-
-    def add(self, record: Record) -> None:
-        family = record.family
-        if not family:
-            return
-        if self._begins_another(record, family):
-            self.close()
-            self._open()
-        self.evidence.line(record)
-        rank = str(record.rank)
-        state = self.ranks.setdefault(rank, _RankState())
-        if family == "server-args-dump":
-            self._arguments(record)
-        elif family in _BATCHES:
-            self.start.batches.append(record)
-        elif family == "kv-alloc":
-            state.pools.append(record)
-        else:
-            self._numbers(record, family, rank, state)
-        if family in EVENTS:
-            self.start.events.append(Event(EVENTS[family], record, self.path))
-
-    def _begins_another(self, record: Record, family: str) -> bool:
-        if family == "server-args-dump":
-            return bool(self.start.server_args or self.start.numbers)
-        state = self.ranks.get(str(record.rank))
-        return family in _BEGINS and state is not None and state.capacity_seen
-
-    def _arguments(self, record: Record) -> None:
-        value = record.values.get("server_args")
-        if value:
-            start = self.start
-            start.server_args, start.server_args_whole = parse_arguments(value.text)
-            start.server_args_line = record.line.number
-
-    def _numbers(self, record: Record, family: str, rank: str, state: _RankState) -> None:
-        if family == "memory-pool-end" and state.pools:
-            self._pools(rank, state)
-        role = state.role(family) if family in ("weight-load-begin", "weight-load-end", "memory-pool-end") else None
-        for name, number in NUMBERS.get(family, {}).items():
-            value = record.values.get(name)
-            if value is not None and value.number is not None:
-                self._state(number, value.number, value.interval, rank, role, record)
-        if family == "weight-load-end":
-            state.weights_ended += 1
-            dtype = record.values.get("dtype")
-            if dtype and role == "target":
-                self._state("dtype", dtype.text, None, rank, role, record)
-            kind = record.values.get("type")
-            if kind:
-                self._state("architecture", kind.text, None, rank, role, record)
-        elif family == "memory-pool-end":
-            state.pools_ended += 1
-        elif family == "capacity":
-            state.capacity_seen = True
-        elif family == "kv-dtype":
-            dtype = record.values.get("Using KV cache dtype")
-            if dtype:
-                self._state("kv_cache_dtype", dtype.text, None, rank, None, record)
-
-    def _pools(self, rank: str, state: _RankState) -> None:
-        """Sums the pool lines of one model on one rank; two pools of different token counts are a full and a window pool."""
-        role = state.role("kv-alloc")
-        total: Interval | None = None
-        tokens: list[int] = []
-        for record in state.pools:
-            size = _pool_bytes(record)
-            if size is not None:
-                total = size if total is None else total + size
-            count = record.number("#tokens")
-            if isinstance(count, int):
-                tokens.append(count)
-                self._state("pool_tokens", count, record.interval("#tokens"), rank, role, record)
-            dtype = record.values.get("dtype")
-            if dtype:
-                self._state("kv_cache_dtype", dtype.text, None, rank, role, record)
-        last = state.pools[-1]
-        if total is not None:
-            self._state("kv_pool_bytes", 0, total, rank, role, last)
-        state.pools = []
-
-    def _state(
-        self, name: str, value: int | float | str, interval: Interval | None, rank: str, role: str | None, record: Record
-    ) -> None:
-        if interval is not None:
-            interval = interval.with_unit(UNITS.get(name, interval.unit))
-            value = _representative(interval)
-        unit = interval.unit if interval else "text"
-        self.start.numbers.append(Number(name, value, interval, unit, rank, role, record.line.number, self.path))
-
-
-def _representative(interval: Interval) -> int | float:
-    return plain((interval.low + interval.high) / 2)
-
-
-def _pool_bytes(record: Record) -> Interval | None:
-    whole = record.interval("KV size")
-    if whole is not None:
-        return whole
-    keys, values = record.interval("K size"), record.interval("V size")
-    return keys + values if keys is not None and values is not None else None
+    def starts(self) -> list[Start]:
+        """The starts in order of their first line; parts of one start in several files or streams are put together."""
+        parts = [Part(builder, path, stream) for (path, stream), state in self.streams.items() for builder in state.parts()]
+        merged = merge(parts)
+        several = len({part.stream for part in merged}) > 1
+        starts = []
+        for part in merged:
+            start = part.builder.finish()
+            start.stream = part.stream if several else ""
+            starts.append(start)
+        return starts
 
 
 def assemble(records: Iterable[Record], path: int = 0) -> list[Start]:
-    """The server starts in a stream of records, in order of their first line; `path` is the input's index."""
-    assembler = _Assembler(path)
+    """The server starts in the records of one input, in order of their first line; `path` is the input's index."""
+    assembly = Assembly()
     for record in records:
-        assembler.add(record)
-    assembler.close()
-    return assembler.starts
+        assembly.add(record, path)
+    return assembly.starts()

@@ -52,6 +52,12 @@ class Evidence:
         if possible:
             self._arguments = (possible, f"the {len(known)} fields of server_args: {possible}")
 
+    def absorb(self, other: Evidence) -> None:
+        """Adds what was observed in another part of the same start."""
+        for key, observation in other._seen.items():
+            self._seen.setdefault(key, observation)
+        self._arguments = self._arguments or other._arguments
+
     def conclude(self) -> ReleaseEvidence:
         """The smallest range that explains everything seen; what contradicts it is named."""
         possible = every_release()

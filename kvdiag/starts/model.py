@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvdiag.lines import Record
@@ -15,6 +15,7 @@ class Number:
     """A number the log states: SGLang's name for it, its interval (or text), and the line it stands in.
 
     `role` is ``target`` or ``draft`` where the number belongs to one model of a speculative pair, else None.
+    `superseded` is set where a later line of the same rank states the number anew (a cap, or sizing after capture).
     """
 
     name: str
@@ -25,6 +26,15 @@ class Number:
     role: str | None
     line: int
     path: int = 0
+    superseded: bool = False
+
+    def outdated(self) -> Number:
+        """The same number, replaced by a later one."""
+        return replace(self, superseded=True)
+
+    def renamed(self, name: str) -> Number:
+        """The same figure under another name: what it implies."""
+        return replace(self, name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +58,34 @@ class ReleaseEvidence:
 
 @dataclass(slots=True)
 class Start:
-    """One start of one server (all its ranks): what it was told, what it measured, what it then did."""
+    """One start of one server (all its ranks): what it was told, what it measured, what it then did.
+
+    `stream` is the wrapper's name for the server (container, pod, unit) where an input holds several. `notes` say what
+    about the grouping is not certain; `address_space` is set where pool lines state reserved address space, not memory.
+    """
 
     engine: str = "sglang"
+    stream: str = ""
+    notes: list[str] = field(default_factory=list)
+    address_space: bool = False
     server_args: dict[str, Any] = field(default_factory=dict)
     server_args_whole: bool = False
     server_args_line: int = 0
+    server_args_path: int = 0
     numbers: list[Number] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     batches: list[Record] = field(default_factory=list)
     release: ReleaseEvidence | None = None
 
     def find(self, name: str, *, rank: str | None = None, role: str | None = None) -> list[Number]:
-        """The numbers of that name, of one rank and role where given, in the order of their lines."""
+        """The numbers of that name that hold to the end, of one rank and role where given, in the order of their lines."""
         return [
             number
             for number in self.numbers
-            if number.name == name and (rank is None or number.rank == rank) and (role is None or number.role in (role, None))
+            if number.name == name
+            and not number.superseded
+            and (rank is None or number.rank == rank)
+            and (role is None or number.role in (role, None))
         ]
 
     def first(self, name: str, *, rank: str | None = None, role: str | None = None) -> Number | None:
