@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvdiag import rulebook
-from kvdiag.cli.main import COMMANDS, build_parser
+from kvdiag.cli.main import COMMANDS, command_parser
 from kvdiag.lines.formats import Family, families
 
 
@@ -29,7 +29,7 @@ def _cell(text: str) -> str:
 def _commands() -> str:
     parts = ["# Commands", "", "Exit codes: 0 done; 1 a check failed; 2 unusable command or input; 3 no SGLang line; 70 a bug."]
     for name in COMMANDS:
-        parts += ["", f"## kvdiag {name}", "", "```text", build_parser(name).format_help().rstrip(), "```"]
+        parts += ["", f"## kvdiag {name}", "", "```text", command_parser(name).format_help().rstrip(), "```"]
     return "\n".join(parts) + "\n"
 
 

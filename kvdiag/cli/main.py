@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 
 from kvdiag.errors import ExitCode, KvdiagError
@@ -39,18 +40,33 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(ExitCode.INTERNAL)
 
 
-def _run(given: list[str]) -> int:
+def build_parser(wanted: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """The parser of the whole command line, in which the `wanted` commands (all by default) know their arguments."""
     parser = argparse.ArgumentParser(
         prog="kvdiag", description="What every number of an SGLang server's log means, and whether it is right."
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    wanted = next((argument for argument in given if argument in COMMANDS), None)
     for name, line in COMMANDS.items():
-        command = commands.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
-        if name == wanted:
-            module = import_module(f"kvdiag.cli.{name}")
-            module.add_arguments(command)
+        command = commands.add_parser(name, help=line, description=_sentence(line))
+        if name in wanted:
+            import_module(f"kvdiag.cli.{name}").add_arguments(command)
+    return parser
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, for its manual page."""
+    parser = argparse.ArgumentParser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]))
+    import_module(f"kvdiag.cli.{name}").add_arguments(parser)
+    return parser
+
+
+def _sentence(line: str) -> str:
+    return line[0].upper() + line[1:] + "."
+
+
+def _run(given: list[str]) -> int:
+    parser = build_parser([argument for argument in given if argument in COMMANDS][:1])
     parsed = parser.parse_args(given)
     if parsed.version:
         from kvdiag import __version__
