@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
+from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
+from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
 from kvdiag.quantity import Interval
@@ -12,29 +15,31 @@ from kvdiag.releases import Release, ReleaseSet, every_release, only
 from kvdiag.sizing import ServerArguments
 from kvdiag.starts import Number, Start
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A rank's memory as sizing saw it: free after the last weights before the pool, and free before the first."""
-
-    rank: str
-    available: Interval
-    total: Interval | None
-    lines: tuple[int, ...]
+SHARED_MEMORY = (
+    "the printed avail mem and the one sizing used are two readings of memory that other processes share; "
+    "they differ by more than the printed digits"
+)
+NO_CONFIG = "the model's config is not known; give --config PATH or --model NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckInputs:
-    """Everything a check may use; `unsized` is empty when `geometry` is known."""
+    """Everything a check may use; `unsized` is empty when `geometry` is known.
+
+    `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
+    `draft` is the draft model's config where it has one of its own and it is known.
+    """
 
     start: Start
     config: ModelConfig | None
     geometry: Geometry | None
     unsized: str
     arguments: ServerArguments
+    mem_fraction_static: Fraction | None
     releases: ReleaseSet
+    stated: Release | None
     readings: tuple[Reading, ...]
-    ranks_missing: int
+    draft: ModelConfig | None
 
     @property
     def on_shared_memory(self) -> bool:
@@ -42,65 +47,139 @@ class CheckInputs:
         return self.arguments.device in ("cpu", "mps", "mlx")
 
     def candidates(self) -> list[Release]:
-        """The releases the log may be of, oldest first."""
-        return self.releases.ordered()
+        """The releases the log may be of, oldest first; a stated one that was never published stands for itself."""
+        return self.releases.ordered() or ([self.stated] if self.stated else every_release().ordered())
+
+    def unseen(self, *names: str) -> tuple[str, ...]:
+        """Those of these server arguments that the log does not state, though the server had them."""
+        if self.start.server_args and self.start.server_args_whole:
+            return ()
+        return tuple(name for name in names if name not in self.start.server_args)
+
+    @property
+    def ranks_missing(self) -> int:
+        """How many ranks of the worst-covered group are not in the log."""
+        world = self.arguments.tp_size * self.arguments.pp_size
+        groups: dict[str, int] = {}
+        for reading in self.readings:
+            group = group_of(reading.rank, self.arguments)
+            groups[group] = groups.get(group, 0) + 1
+        return max(0, world - min(groups.values())) if groups else 0
+
+    def worst(self, rank: str) -> Reading | None:
+        """The readings that decide for `rank`: the minimum over the ranks that size together with it."""
+        group = group_of(rank, self.arguments)
+        return worst_of(reading for reading in self.readings if group_of(reading.rank, self.arguments) == group)
 
 
 def gather(start: Start, config_path: str | None, model: str | None, stated: Release | None) -> CheckInputs:
     """Collects the inputs of one start. Raises ConfigError where a config was given and cannot be used."""
-    arguments = ServerArguments.of(start.server_args)
-    arguments = replace(arguments, **_resolved(start))
+    arguments = _arguments(start)
     config = find_config(config_path, model, _text(start.server_args.get("model_path")))
     geometry, unsized = _geometry(config)
     possible = start.release.possible if start.release else every_release()
     if stated is not None:
         possible = only(stated)
-    readings = tuple(reading for rank in start.ranks if (reading := _reading(start, rank)))
-    world = arguments.tp_size * arguments.pp_size
-    missing = max(0, world - len(readings)) if start.server_args and readings else 0
-    return CheckInputs(start, config, geometry, unsized, arguments, possible, readings, missing)
+    draft = _draft(start, config)
+    fraction = _fraction(start, arguments)
+    return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings_of(start), draft)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _resolved(start: Start) -> dict[str, Any]:
-    """Arguments that later lines state: the dtype line names what ``auto`` became."""
+def _arguments(start: Start) -> ServerArguments:
+    """The arguments, with what later lines state in place of what was asked for, and ranks counted where no line tells."""
+    arguments = ServerArguments.of(start.server_args)
     found: dict[str, Any] = {}
-    dtype = start.first("kv_cache_dtype", role="target")
-    if dtype and isinstance(dtype.value, str):
-        found["kv_cache_dtype"] = dtype.value
-    model_dtype = start.first("dtype")
-    if model_dtype and isinstance(model_dtype.value, str):
-        found["dtype"] = model_dtype.value
-    return found
+    for name in ("kv_cache_dtype", "dtype"):
+        number = start.first(name, role="target")
+        if number is not None and isinstance(number.value, str):
+            found[name] = number.value
+    context = start.first("context_len")
+    if context is not None and isinstance(context.value, int):
+        found["context_length"] = context.value
+    for name, tag in (("tp_size", "TP"), ("pp_size", "PP"), ("dp_size", "DP")):
+        if name not in start.server_args:
+            found[name] = 1 + max((_tag(rank, tag) for rank in start.ranks), default=0)
+    return replace(arguments, **found)
+
+
+def _tag(rank: str, tag: str) -> int:
+    return next((int(word[len(tag) :]) for word in rank.split() if word.startswith(tag) and word[len(tag) :].isdigit()), 0)
+
+
+def _fraction(start: Start, arguments: ServerArguments) -> Fraction | None:
+    for event in reversed(start.events_of("fraction_changed")):
+        for name in ("to", "mem_fraction_static"):
+            value = event.record.values.get(name)
+            if value is not None and value.number is not None:
+                return Fraction(value.text)
+    stated = arguments.mem_fraction_static
+    return None if stated is None else Fraction(str(stated))
 
 
 def _geometry(config: ModelConfig | None) -> tuple[Geometry | None, str]:
     if config is None:
-        return None, "the model's config is not known; give --config PATH or --model NAME"
+        return None, NO_CONFIG
     try:
         return geometry_of(config), ""
     except (CannotSizeError, ConfigError) as error:
         return None, str(error)
 
 
-def _reading(start: Start, rank: str) -> Reading | None:
-    pool = start.first("kv_pool_bytes", rank=rank, role="target") or start.first("memory_after_pool", rank=rank, role="target")
-    after: list[Number] = start.find("available_gpu_memory", rank=rank)
-    if pool is not None:
-        after = [number for number in after if number.line < pool.line] or after[:1]
-    if not after or after[-1].interval is None:
+def _draft(start: Start, config: ModelConfig | None) -> ModelConfig | None:
+    """The draft model's config: of its own path, or the target's where the draft is a part of it."""
+    if not start.server_args.get("speculative_algorithm"):
         return None
-    available = after[-1].interval
-    lines = [after[-1].line]
-    total: Interval | None = None
-    before = start.first("pre_model_load_memory", rank=rank)
-    used = start.first("weight_memory", rank=rank)
-    if before is not None and before.interval is not None:
-        total = before.interval
-        lines.insert(0, before.line)
-    elif used is not None and used.interval is not None and after[0].interval is not None:
-        total = after[0].interval + used.interval
-    return Reading(rank, available, total, tuple(lines))
+    path = _text(start.server_args.get("speculative_draft_model_path"))
+    if path is None or path == start.server_args.get("model_path"):
+        return config
+    return find_config(None, None, path)
+
+
+def fits(number: Number) -> Interval:
+    """The interval of a number that has one."""
+    assert number.interval is not None
+    return number.interval
+
+
+def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
+    """What may have moved free memory, or the capacity made of it, between the lines the log prints."""
+    start, found = inputs.start, []
+    release = start.release
+    if inputs.on_shared_memory:
+        found.append(Excuse(SHARED_MEMORY))
+    if release is not None and release.contradiction:
+        found.append(Excuse(f"which tree printed this: {release.contradiction}"))
+    if inputs.ranks_missing:
+        why = f"{inputs.ranks_missing} ranks are not in the log and the smallest free memory decides"
+        found.append(Excuse(why, raises=False))
+    if start.server_args.get("enable_lora") or start.server_args.get("lora_paths"):
+        found.append(Excuse("the memory of the LoRA adapters, taken between loading and sizing", raises=False))
+    if any("symmetric memory" in event.record.message for event in start.events_of("pool_budget")):
+        found.append(Excuse("the memory of the symmetric memory pool, taken between loading and sizing", raises=False))
+    if any("Post-capture" in event.record.message for event in start.events_of("pool_budget")):
+        found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
+    if inputs.unseen("max_total_tokens"):
+        found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
+    return found + cell_excuses(inputs)
+
+
+def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
+    """What may have changed the bytes of a token."""
+    found = []
+    unseen = inputs.unseen("tp_size", "enable_dp_attention", "pp_size")
+    if unseen:
+        found.append(Excuse(f"{', '.join(unseen)} (the log has no whole server_args line; ranks counted: {_world(inputs)})"))
+    if inputs.config is not None and "KV dtype" in inputs.config.note and inputs.arguments.kv_cache_dtype == "auto":
+        found.append(Excuse(f"the KV dtype: {inputs.config.note}"))
+    elif inputs.arguments.kv_cache_dtype == "auto" and inputs.unseen("kv_cache_dtype"):
+        found.append(Excuse("the KV dtype (no line states it)"))
+    return found
+
+
+def _world(inputs: CheckInputs) -> str:
+    arguments = inputs.arguments
+    return f"tp {arguments.tp_size}, pp {arguments.pp_size}, dp {arguments.dp_size}"

@@ -1,0 +1,97 @@
+"""Sizing asked from the side of a log: which budgets give the figures it states, and which figures a budget can give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from kvdiag.checks.inputs import CheckInputs
+from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.quantity import GIB, Interval
+from kvdiag.releases import Release
+from kvdiag.sizing import Memory, ServerArguments, Sizing, size
+
+LARGEST_BUDGET = 1 << 44
+"""Bytes no rank has free: where a search for the largest budget ends."""
+
+
+class Arithmetic:
+    """The sizing of one start by each release it may be of, each result computed once.
+
+    Budgets are whole bytes of ``rest_memory``. `refused` says why the last release that could not size did not.
+    """
+
+    def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None) -> None:
+        self.inputs = inputs
+        self.arguments = replace(arguments or inputs.arguments, mem_fraction_static=1.0)
+        self.refused = inputs.unsized
+        self._kept: dict[tuple[Release, int | None], Sizing | None] = {}
+
+    def sized(self, release: Release, budget: int | None = None) -> Sizing | None:
+        """Sizing by `release` under a budget in bytes; without one only the cell. None where the release refuses."""
+        key = (release, budget)
+        if key not in self._kept:
+            self._kept[key] = self._size(release, budget)
+        return self._kept[key]
+
+    def _size(self, release: Release, budget: int | None) -> Sizing | None:
+        if self.inputs.geometry is None:
+            return None
+        memory = None if budget is None else Memory(budget / GIB, 0.0)
+        try:
+            return size(self.inputs.geometry, self.arguments, release, memory)
+        except (CannotSizeError, ConfigError) as error:
+            self.refused = str(error)
+            return None
+
+    def cell(self, release: Release) -> Interval | None:
+        """``bytes_per_token`` by `release`."""
+        sized = self.sized(release)
+        return None if sized is None else Interval.of(sized.bytes_per_token, unit="bytes")
+
+    def capacity(self, release: Release, budget: Interval, pick: Callable[[Sizing], int | None], unit: str) -> Interval | None:
+        """What `pick` can be for any budget in the interval: its ends, and both sides of each step of the state slots.
+
+        A further state slot costs tokens, so that tokens are not monotone in the budget; between two steps they are.
+        """
+        ends = (max(0, math.floor(budget.low)), max(0, math.ceil(budget.high)))
+        points = [*ends]
+        low, high = (self.sized(release, end) for end in ends)
+        if low is None or high is None:
+            return None
+        if (low.max_mamba_cache_size or 0) != (high.max_mamba_cache_size or 0):
+            for slots in range((low.max_mamba_cache_size or 0) + 1, (high.max_mamba_cache_size or 0) + 1)[:64]:
+                step = self._first(release, ends[0], ends[1], lambda s, slots=slots: (s.max_mamba_cache_size or 0) >= slots)  # type: ignore[misc]
+                points += [step - 1, step]
+        values = [pick(sized) for point in points if (sized := self.sized(release, point)) is not None]
+        known = [value for value in values if value is not None]
+        return Interval.of(min(known), max(known), unit) if known and len(known) == len(values) else None
+
+    def budgets(self, release: Release, tokens: int, slots: int | None) -> Interval | None:
+        """The budgets under which `release` arrives at `tokens` (and at `slots` of state); None where none does.
+
+        Where a cap hides the budget, the interval has no upper end worth the name: it ends at LARGEST_BUDGET.
+        """
+
+        def order(sized: Sizing) -> tuple[int, int]:
+            return ((sized.max_mamba_cache_size or 0) if slots is not None else 0, sized.max_total_num_tokens or 0)
+
+        wanted = (slots or 0, tokens)
+        first = self._first(release, 0, LARGEST_BUDGET, lambda sized: order(sized) >= wanted)
+        beyond = self._first(release, 0, LARGEST_BUDGET, lambda sized: order(sized) > wanted)
+        sized = self.sized(release, first)
+        if sized is None or order(sized) != wanted:
+            return None
+        return Interval.of(first, beyond if beyond < LARGEST_BUDGET else LARGEST_BUDGET, "bytes")
+
+    def _first(self, release: Release, low: int, high: int, reached: Callable[[Sizing], bool]) -> int:
+        """The smallest budget from `low` to `high` for which `reached` holds; `high` where none does."""
+        while low < high:
+            middle = (low + high) // 2
+            sized = self._size(release, middle)
+            if sized is not None and reached(sized):
+                high = middle
+            else:
+                low = middle + 1
+        return high

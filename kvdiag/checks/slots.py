@@ -1,0 +1,105 @@
+"""What follows from the capacity: request slots, window pool, state slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
+from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
+from kvdiag.checks.model import Check
+from kvdiag.checks.readings import once
+from kvdiag.checks.verdict import Excuse, candidates, hull, judge
+from kvdiag.quantity import Interval
+from kvdiag.releases import Release
+from kvdiag.sizing import Sizing
+from kvdiag.starts import Number
+
+_REQUESTS = "min(--max-running-requests or tokens // 2, clamp(tokens / context_len x 512, 2048, 4096))"
+_WINDOW = "full_max_total_num_tokens x swa_full_tokens_ratio, floored to a page"
+_STATE = "rest_memory x ratio / (1 + ratio) // bytes of a state slot, or --max-mamba-cache-size"
+
+
+def slot_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
+    """``max_running_requests``, ``swa_max_total_num_tokens`` and ``max_mamba_cache_size`` where the log states them."""
+    for number in inputs.start.find("max_running_requests"):
+        yield _check(inputs, arithmetic, number, lambda s: s.max_running_requests, _REQUESTS, _request_excuses(inputs))
+    for number in inputs.start.find("swa_max_total_num_tokens", role="target"):
+        yield _check(inputs, arithmetic, number, lambda s: s.swa_max_total_num_tokens, _WINDOW, budget_excuses(inputs))
+    for number in inputs.start.find("max_mamba_cache_size", role="target"):
+        yield _state(inputs, arithmetic, number)
+
+
+def _request_excuses(inputs: CheckInputs) -> list[Excuse]:
+    found = budget_excuses(inputs)
+    unseen = inputs.unseen("max_running_requests")
+    if unseen:
+        found.append(Excuse("--max-running-requests (the log has no whole server_args line)", raises=False))
+    if inputs.arguments.context_length is None and inputs.config is not None and inputs.config.note:
+        found.append(Excuse(f"the context length: {inputs.config.note}"))
+    return found
+
+
+def _check(
+    inputs: CheckInputs,
+    arithmetic: Arithmetic,
+    number: Number,
+    pick: Callable[[Sizing], int | None],
+    formula: str,
+    excuses: list[Excuse],
+) -> Check:
+    """A number that the capacity decides: computed from the budgets that the stated capacity allows."""
+    unit = fits(number).unit
+    capacity = next((c for c in capacities(inputs) if c.rank == number.rank), next(iter(capacities(inputs)), None))
+    budget = budget_of(inputs, number.rank)
+
+    def compute(release: Release) -> Interval | None:
+        allowed = _allowed(inputs, arithmetic, release, capacity, budget[0] if budget else None)
+        return arithmetic.capacity(release, allowed, pick, unit) if allowed is not None else None
+
+    lines = once((number.line, *((capacity.line,) if capacity else ()), *(budget[1].lines if budget else ())))
+    found = candidates(inputs.candidates(), compute) if inputs.geometry is not None else []
+    terms = {
+        "max_total_num_tokens": capacity.value if capacity else None,
+        "max_running_requests": inputs.arguments.max_running_requests,
+        "context_length": inputs.arguments.context_length,
+    }
+    if not found:
+        missing = missing_for_budget(inputs, number.rank) if capacity is None else ()
+        missing += (arithmetic.refused,) if arithmetic.refused else ()
+        missing = missing or ("a capacity of which it follows",)
+        return Check(number.name, "unknown", number.rank, number.role, fits(number), None, formula, {}, missing, lines)
+    verdict, lacking = judge(fits(number), found, excuses)
+    return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), formula, terms, lacking, lines)
+
+
+def _allowed(
+    inputs: CheckInputs, arithmetic: Arithmetic, release: Release, capacity: Number | None, rest: Interval | None
+) -> Interval | None:
+    """The budgets that the stated capacity and, where it is not contradicted, the readings allow."""
+    if capacity is None or not isinstance(capacity.value, int):
+        return rest
+    implied = arithmetic.budgets(release, capacity.value, slots_of(inputs, capacity.rank))
+    if implied is None or rest is None or not implied.meets(rest):
+        return implied if implied is not None else rest
+    return Interval(max(implied.low, rest.low), min(implied.high, rest.high), "bytes")
+
+
+def _state(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> Check:
+    """State slots come before the tokens, out of the budget itself."""
+    budget = budget_of(inputs, number.rank)
+    found = []
+    lines: tuple[int, ...] = (number.line,)
+    if budget is not None:
+        lines = once((*budget[1].lines, number.line))
+        rest = budget[0]
+        found = candidates(
+            inputs.candidates(), lambda release: arithmetic.capacity(release, rest, lambda s: s.max_mamba_cache_size, "slots")
+        )
+    if not found:
+        missing = missing_for_budget(inputs, number.rank)
+        missing += (arithmetic.refused,) if arithmetic.refused and (inputs.geometry is None or not missing) else ()
+        return Check(number.name, "unknown", number.rank, number.role, fits(number), None, _STATE, {}, missing, lines)
+    verdict, lacking = judge(fits(number), found, budget_excuses(inputs))
+    terms = {"rest_memory": budget[0].to_dict()} if budget else {}
+    return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), _STATE, terms, lacking, lines)

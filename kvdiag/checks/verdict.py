@@ -1,0 +1,66 @@
+"""When two numbers agree: their intervals meet; when they disagree: they cannot, and nothing is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kvdiag.quantity import Interval
+from kvdiag.releases import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one formula gives, and the releases that have it among those the log may be of."""
+
+    value: Interval
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Something the log does not tell that could move a number: `lowers`, or `raises` it, or both."""
+
+    why: str
+    lowers: bool = True
+    raises: bool = True
+
+
+def candidates(releases: Iterable[Release], compute: Callable[[Release], Interval | None]) -> list[Candidate]:
+    """`compute` for each release, equal results once; releases for which it gives None do not count."""
+    found: dict[Interval, list[Release]] = {}
+    for release in releases:
+        value = compute(release)
+        if value is not None:
+            found.setdefault(value, []).append(release)
+    return [Candidate(value, tuple(of)) for value, of in found.items()]
+
+
+def hull(found: Iterable[Candidate]) -> Interval:
+    """The smallest interval that holds every candidate; ValueError where there is none."""
+    values = [candidate.value for candidate in found]
+    if not values:
+        raise ValueError("no candidate")
+    result = values[0]
+    for value in values[1:]:
+        result = result.hull(value)
+    return result
+
+
+def judge(observed: Interval, found: list[Candidate], excuses: Iterable[Excuse] = ()) -> tuple[str, tuple[str, ...]]:
+    """The verdict and, where it is ``unknown``, what is missing."""
+    meeting = [candidate for candidate in found if candidate.value.meets(observed)]
+    if found and len(meeting) == len(found):
+        return "agree", ()
+    if meeting:
+        fits, fails = (_named([c for c in found if (c in meeting) == wanted]) for wanted in (True, False))
+        return "unknown", (f"the release: the figure fits {fits}, not {fails}; give --release",)
+    below = all(observed.high < candidate.value.low for candidate in found)
+    above = all(observed.low > candidate.value.high for candidate in found)
+    reasons = [e.why for e in excuses if (below and e.lowers) or (above and e.raises) or not (below or above)]
+    return ("unknown", tuple(dict.fromkeys(reasons))) if reasons else ("disagree", ())
+
+
+def _named(found: list[Candidate]) -> str:
+    releases = sorted({release for candidate in found for release in candidate.releases})
+    return str(releases[0]) if len(releases) == 1 else f"{releases[0]}..{releases[-1]}"
