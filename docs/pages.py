@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvdiag import rulebook
 from kvdiag.cli.main import COMMANDS, command_parser
-from kvdiag.lines.formats import Family, families
+from kvdiag.lines.families import Family, families
 
 
 def reference_pages() -> dict[str, str]:

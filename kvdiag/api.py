@@ -20,23 +20,32 @@ def explain(log: str, *, config: str | None = None, model: str | None = None, re
 
 
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
-    """The family, fields and rank of one line of a log, None where no rule knows it.
+    """The family, fields and rank of one record of a log (it may hold several lines), None where no rule knows it.
 
-    Fields are the printed numbers, ``units`` names their units. With `release`, only lines that release prints count.
+    Fields are the printed values, ``units`` names their units, ``meanings`` says what each tells in the releases that
+    print the line; ``families`` has the other families whose subject the line is too. With `release`, only lines that
+    release prints count.
     """
     from kvdiag.lines import read_records
+    from kvdiag.lines.families import families
     from kvdiag.reading import Line
-    from kvdiag.releases import parse_ranges, parse_release
+    from kvdiag.releases import only, parse_ranges, parse_release
 
-    for record in read_records([Line(1, text)]):
-        if record.family is None:
+    stated = only(parse_release(release)) if release is not None else None
+    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), 1)]
+    for record in read_records(lines):
+        printed = parse_ranges(", ".join(variant.releases for variant in record.variants)) if record.variants else None
+        if record.family is None or printed is None or (stated is not None and not printed & stated):
             continue
-        if release is not None and not any(parse_release(release) in parse_ranges(v.releases) for v in record.variants):
-            continue
+        meaning = families()[record.family].meanings
         return {
             "family": record.family,
-            "fields": {name: v.text if v.number is None else v.number for name, v in record.values.items()},
-            "units": {name: v.unit for name, v in record.values.items()},
+            "families": list(record.families),
+            "fields": {name: value.plain for name, value in record.values.items()},
+            "units": {name: value.unit for name, value in record.values.items()},
+            "meanings": {
+                name: "; or: ".join(entry.meaning for entry in meaning(name, stated or printed)) for name in record.values
+            },
             "rank": str(record.rank) or None,
         }
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -33,15 +34,18 @@ def read_toml(path: Path) -> Document:
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleError(f"{path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        told = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error))
+        raise RuleError(f"{path}:{told[2]}:{told[3]}: {told[1]}" if told else f"{path}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"{path}: {error}") from None
 
 
 def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder: Path | None = None) -> Any:
     """The documents of ``rules/<room>/*.toml`` in order of name, or what `build` makes of them.
 
     The result must be plain JSON data: it is kept in the user's cache under a key of the files' names, sizes and times
-    and of `build`'s own source file, so that a second run reads one JSON file. A cache that cannot be read or written is
+    and of the source files beside `build`, so that a second run reads one JSON file. A cache that cannot be read or written is
     passed over in silence: it only costs time.
     """
     base = (folder or rules_dir()) / room
@@ -57,7 +61,7 @@ def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder
             return kept["result"]
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    documents = [{**read_toml(path), "_file": str(path.relative_to(base))} for path in files]
+    documents = [{**read_toml(path), "_path": str(path)} for path in files]
     result = build(documents) if build else documents
     _keep(cached, {"key": key, "result": result})
     return result
@@ -66,7 +70,7 @@ def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder
 def _key(files: list[Path], build: Callable[..., Any] | None) -> list[list[Any]]:
     sources = [Path(__file__)]
     if build is not None:
-        sources.append(Path(build.__code__.co_filename))
+        sources += sorted(Path(build.__code__.co_filename).parent.glob("*.py"))
     key: list[list[Any]] = []
     for path in [*files, *sources]:
         status = path.stat()

@@ -8,61 +8,30 @@ from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
-from kvdiag.errors import RuleError
-from kvdiag.lines.template import Sequence, field_names, heads, longest_literal, parse_template
+from kvdiag.lines.template import Sequence, heads, longest_literal
 
 HEAD = 6
 """Characters of a line's beginning that the index is keyed by."""
 
-
-@dataclass(frozen=True, slots=True)
-class FieldMeaning:
-    """Unit and meaning of a value; `releases` is set where the meaning holds for some releases only."""
-
-    unit: str
-    meaning: str
-    releases: str = ""
+MORE_BREAKS = 8
+"""Line breaks that free text at the end of a record is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One printed shape of a family: its number within the family, its releases, its parsed template."""
+    """One printed shape of a family: its number within the family, its releases, its parsed template.
+
+    `also` names the other families whose subject the line is too (the text stands in one file only). `breaks` is the
+    number of line breaks the record can hold; `digits` is set where the template's own words hold digits.
+    """
 
     family: str
     number: int
     releases: str
     sequence: Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A line a rule file claims to read, with the printed values it must give."""
-
-    text: str
-    fields: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class VariantText:
-    """What a rule file says of a variant: releases, template and samples."""
-
-    number: int
-    releases: str
-    template: str
-    samples: tuple[Sample, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A kind of line as its rule file documents it: what it tells, its fields, its variants."""
-
-    name: str
-    title: str
-    group: str
-    meaning: str
-    notes: str
-    fields: dict[str, list[FieldMeaning]]
-    variants: tuple[VariantText, ...]
+    also: tuple[str, ...]
+    breaks: int
+    digits: bool
 
 
 class Formats:
@@ -90,7 +59,8 @@ class Formats:
     def _variant(self, number: int) -> Variant:
         made = self._made.get(number)
         if made is None:
-            made = self._made[number] = Variant(*self._rows[number])
+            family, place, releases, sequence, also, breaks, digits = self._rows[number]
+            made = self._made[number] = Variant(family, place, releases, sequence, tuple(also), breaks, digits)
         return made
 
 
@@ -100,73 +70,52 @@ def formats() -> Formats:
     return Formats(rulebook.load("lines", compile_index))
 
 
-@lru_cache(maxsize=1)
-def families() -> dict[str, Family]:
-    """The shipped line families with their documentation and samples."""
-    return {document["family"]: _family(document) for document in rulebook.load("lines")}
-
-
 def compile_index(documents: list[dict[str, Any]]) -> dict[str, Any]:
     """Checks rule documents, parses their templates and indexes them by how a line begins; the result is JSON data.
 
-    Raises RuleError with the file's name and the variant at fault.
+    Raises RuleError with file, line and column of what is wrong.
     """
+    from kvdiag.lines.families import check
+
     rows: list[list[Any]] = []
     by_head: dict[str, list[int]] = {}
     by_needle: list[list[Any]] = []
     units: dict[str, dict[str, str]] = {}
     for document in documents:
-        units[_checked(document)] = {name: _first(entry).get("unit", "") for name, entry in document.get("fields", {}).items()}
-        for number, variant in enumerate(document["variant"], 1):
-            sequence = _sequence(document, number, variant)
+        sequences = check(document)
+        fields = units.setdefault(document["family"], {})
+        for name, entry in document.get("fields", {}).items():
+            fields[name] = (entry[0] if isinstance(entry, list) else entry)["unit"]
+        for number, (variant, sequence) in enumerate(zip(document["variant"], sequences, strict=True), 1):
             begins = heads(sequence)
             if begins and all(len(begin) >= HEAD for begin in begins):
                 for key in dict.fromkeys(begin[:HEAD] for begin in begins):
                     by_head.setdefault(key, []).append(len(rows))
             else:
                 by_needle.append([longest_literal(sequence), len(rows)])
-            rows.append([document["family"], number, variant["releases"], sequence])
+            digits = any(mark.isdigit() for literal in _literals(sequence) for mark in literal)
+            also = variant.get("also", [])
+            rows.append([document["family"], number, variant["releases"], sequence, also, _breaks(sequence), digits])
     return {"variants": rows, "by_head": by_head, "by_needle": by_needle, "units": units}
 
 
-def _checked(document: dict[str, Any]) -> str:
-    for key in ("family", "title", "meaning", "variant"):
-        if key not in document:
-            raise RuleError(f"{document.get('_file', 'rule')}: the key {key!r} is missing")
-    return str(document["family"])
+def _literals(sequence: Sequence) -> Iterator[str]:
+    for item in sequence:
+        if isinstance(item, str):
+            yield item
+        elif item[0] == "a":
+            for branch in item[1:]:
+                yield from _literals(branch)
 
 
-def _sequence(document: dict[str, Any], number: int, variant: dict[str, Any]) -> Sequence:
-    place = f"{document.get('_file', 'rule')}: variant {number}"
-    if "template" not in variant or "releases" not in variant:
-        raise RuleError(f"{place}: needs 'releases' and 'template'")
-    sequence = parse_template(variant["template"], place)
-    for name, _ in field_names(sequence):
-        if name not in document.get("fields", {}):
-            raise RuleError(f"{place}: the field {name!r} has no entry in [fields] (unit and meaning)")
-    return sequence
-
-
-def _first(entry: Any) -> dict[str, Any]:
-    first: dict[str, Any] = entry[0] if isinstance(entry, list) else entry
-    return first
-
-
-def _family(document: dict[str, Any]) -> Family:
-    meanings: dict[str, list[FieldMeaning]] = {}
-    for name, entry in document.get("fields", {}).items():
-        entries = entry if isinstance(entry, list) else [entry]
-        meanings[name] = [FieldMeaning(e.get("unit", ""), e.get("meaning", ""), e.get("releases", "")) for e in entries]
-    variants = tuple(
-        VariantText(n, v["releases"], v["template"], tuple(Sample(s["text"], s.get("fields", {})) for s in v.get("samples", ())))
-        for n, v in enumerate(document["variant"], 1)
-    )
-    return Family(
-        document["family"],
-        document["title"],
-        document.get("group", ""),
-        document["meaning"],
-        document.get("notes", ""),
-        meanings,
-        variants,
-    )
+def _breaks(sequence: Sequence) -> int:
+    """The most line breaks a record of that template holds; a text behind a break is taken to hold some of its own."""
+    count = 0
+    for item in sequence:
+        if isinstance(item, str):
+            count += item.count("\n")
+        elif item[0] == "a":
+            count += max(_breaks(branch) for branch in item[1:])
+        elif item[0] == "t" and item[3] == "m" and count:
+            count += MORE_BREAKS
+    return count

@@ -6,79 +6,90 @@ import re
 from dataclasses import dataclass
 
 from kvdiag.lines.formats import Variant, formats
-from kvdiag.lines.template import Found, match_template
+from kvdiag.lines.template import TEXTS
+from kvdiag.lines.walk import Found, match_template
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Warning|Interrupt): ")
-_DIGITS = re.compile(r"[0-9]+")
+_DIGITS = str.maketrans("123456789", "000000000")
+_WHOLE = re.compile(r"(?<![.0])0+")
 _MOST_SHAPES = 4096
+_LONGEST_SHAPE = 2000
 _shapes: dict[str, tuple[Variant, ...]] = {}
-"""The variants of each message shape (the message with its digits collapsed), so that siblings are matched once."""
+"""The variants of each message shape (see `_shape`), so that siblings are matched once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A matched message: `values` as (name, kind, printed text) from the newest variant that fits."""
+    """A matched message: the variants that fit, and `values` as (name, kind, printed text) from the last of them.
+
+    The last is the one whose own words cover most of the message, the newest of several.
+    """
 
     family: str
     variants: tuple[Variant, ...]
     values: Found
 
 
-def match_message(message: str) -> Match | None:
+def match_message(message: str, *, whole: bool = False) -> Match | None:
     """The family of a message and its values; None where no rule knows it.
 
     The variants that fit whole with the least free text are kept (their releases are evidence): a variant that swallows
     ``dtype=torch.bfloat16`` as free text did not print the line that another variant names field by field. The text of
     an exception (``RuntimeError: ...``) is matched without the exception's name, as the rules hold what the source
-    raises.
+    raises. A record of several lines of which only the first is known is matched by that one, unless `whole` is set.
     """
+    message = message.lstrip("\n")
     match = _match(message)
     if match is None:
         exception = _EXCEPTION.match(message)
         if exception:
             match = _match(message[exception.end() :])
+    if match is None and not whole and "\n" in message:
+        return match_message(message[: message.index("\n")])
     return match
 
 
 def _match(message: str) -> Match | None:
-    """Siblings of a known shape are read by the newest variant of that shape; anything else goes the whole way."""
-    shape = _DIGITS.sub("0", message)
-    variants = _shapes.get(shape)
+    """Siblings of a known shape are read by the closest variant of that shape; anything else goes the whole way."""
+    shape = _shape(message) if len(message) <= _LONGEST_SHAPE else None
+    variants = _shapes.get(shape) if shape else None
     if variants is not None:
         if not variants:
             return None
-        values = _values(variants[-1], message)
+        values = match_template(variants[-1].sequence, message)
         if values is not None:
             return Match(variants[-1].family, variants, values)
-    match = _match_whole(message)
-    if len(_shapes) >= _MOST_SHAPES:
-        _shapes.clear()
-    _shapes[shape] = match.variants if match else ()
+    match, digits_matter = _match_whole(message)
+    if shape and not digits_matter:
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        _shapes[shape] = match.variants if match else ()
     return match
 
 
-def _values(variant: Variant, message: str) -> Found | None:
-    """The values of `message` where it is wholly of that variant (blanks at the end aside)."""
-    for text in (message, message.rstrip()):
-        result = match_template(variant.sequence, text)
-        if result is not None and not message[result[1] :].strip():
-            return result[0]
-    return None
+def _shape(message: str) -> str:
+    """The message with every number reduced to its form: one digit before the point, as many as printed after it."""
+    return _WHOLE.sub("0", message.translate(_DIGITS))
 
 
-def _match_whole(message: str) -> Match | None:
+def _match_whole(message: str) -> tuple[Match | None, bool]:
+    """The match, and whether a template looked at has digits of its own (then siblings of the shape may differ)."""
     text = message.rstrip()
-    fitting: list[Variant] = []
-    values: Found = []
+    fitting: list[tuple[int, Variant, Found]] = []
     loosest = len(text) + 1
+    digits_matter = False
     for variant in formats().candidates(text):
-        read = _values(variant, message)
+        digits_matter |= variant.digits
+        read = match_template(variant.sequence, text)
         if read is None:
             continue
-        free = sum(len(printed) for _, kind, printed in read if kind == "t")
+        free = sum(len(printed) for _, kind, printed in read if kind in TEXTS)
         if free < loosest:
             fitting, loosest = [], free
-        if free == loosest and (not fitting or fitting[0].family == variant.family):
-            fitting.append(variant)
-            values = read
-    return Match(fitting[0].family, tuple(fitting), values) if fitting else None
+        if free == loosest and (not fitting or fitting[0][1].family == variant.family):
+            fitting.append((sum(len(printed) for _, _, printed in read), variant, read))
+    if not fitting:
+        return None, digits_matter
+    fitting.sort(key=lambda fit: -fit[0])
+    _, closest, values = fitting[-1]
+    return Match(closest.family, tuple(variant for _, variant, _ in fitting), values), digits_matter

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from kvdiag.lines.continuation import joined
 from kvdiag.lines.formats import Variant, formats
-from kvdiag.lines.matcher import match_message
+from kvdiag.lines.matcher import Match, match_message
 from kvdiag.lines.prefix import PREFIX, UNTAGGED, Rank, rank_of
 from kvdiag.quantity import Interval, printed_interval
 from kvdiag.reading import Line
+
+_TEXTS = ("w", "t", "m")
+_CONSTANT_KINDS = ("b", "v")
+_CONSTANTS = {"True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,11 @@ class Value:
 
     @cached_property
     def number(self) -> int | float | None:
-        """The printed number itself (in the printed unit); None where the text is no number or too long for one."""
+        """The printed number itself (in the printed unit); None where it is text or too long for a number."""
+        if self.kind in _TEXTS or "|" in self.kind:
+            return None
         try:
-            if self.kind == "d":
+            if self.kind == "d" or (self.kind != "f" and self.text.lstrip("+-").isdigit()):
                 return int(self.text) if len(self.text) < 40 else None
             number = float(self.text)
         except ValueError:
@@ -33,8 +40,17 @@ class Value:
         return number if abs(number) < float("inf") else None
 
     @property
+    def plain(self) -> int | float | bool | str | None:
+        """The value as Python has it: a number, True, False or None where it is one, else its text."""
+        if self.kind in _CONSTANT_KINDS and self.text in _CONSTANTS:
+            return _CONSTANTS[self.text]
+        return self.text if self.number is None else self.number
+
+    @property
     def interval(self) -> Interval | None:
         """The values that print so, in bytes, tokens, seconds ...; None where the text is no finite number."""
+        if self.kind in _TEXTS:
+            return None
         try:
             return printed_interval(self.text, self.unit, rounded=self.kind.startswith("."))
         except ValueError:
@@ -45,8 +61,9 @@ class Value:
 class Record:
     """One record of a log.
 
-    `family` is None where no rule knows the message. `damaged` is set where text was lost: then `values` has only what is
-    whole, and the line does not tell the release.
+    `family` is None where no rule knows the message. `line` is the first of the record; `message` holds its other lines
+    too, parted by line breaks. `damaged` is set where text was lost: then `values` has only what is whole, and the line
+    does not tell the release.
     """
 
     line: Line
@@ -59,6 +76,13 @@ class Record:
     variants: tuple[Variant, ...] = ()
     values: dict[str, Value] = field(default_factory=dict)
     damaged: bool = False
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The family and the others whose subject the line is too; empty where no rule knows the message."""
+        if self.family is None:
+            return ()
+        return (self.family, *(self.variants[-1].also if self.variants else ()))
 
     def number(self, name: str) -> int | float | None:
         """The number of a field, None where the line does not have it."""
@@ -73,11 +97,23 @@ class Record:
 
 def read_records(lines: Iterable[Line]) -> Iterator[Record]:
     """The records of a stream of lines, in order; blank lines are passed over."""
+    return joined(_physical(lines), _join)
+
+
+def _physical(lines: Iterable[Line]) -> Iterator[Record]:
     for line in lines:
         text = line.text
         if not text or text.isspace():
             continue
         yield from _split(line, text)
+
+
+def _join(first: Record, rest: list[Record]) -> Record | None:
+    message = "\n".join([first.message, *(record.message for record in rest)])
+    match = match_message(message, whole=True)
+    if match is None or match.family != first.family:
+        return None
+    return replace(first, message=message, variants=match.variants, values=_values(match))
 
 
 def _split(line: Line, text: str) -> Iterator[Record]:
@@ -99,6 +135,9 @@ def _record(line: Line, message: str, *, date: str = "", time: str = "", rank: R
     match = match_message(message)
     if match is None:
         return Record(line, message, date, time, rank, prefixed)
+    return Record(line, message, date, time, rank, prefixed, match.family, match.variants, _values(match))
+
+
+def _values(match: Match) -> dict[str, Value]:
     unit = formats().unit
-    values = {name: Value(text, kind, unit(match.family, name)) for name, kind, text in match.values}
-    return Record(line, message, date, time, rank, prefixed, match.family, match.variants, values)
+    return {name: Value(text, kind, unit(match.family, name)) for name, kind, text in match.values}

@@ -2,13 +2,15 @@
 
 ``{name:kind}`` is a value, ``⟦A|B⟧`` a choice, ``⟦A⟧`` optional text. Kinds:
 
-``d``       a whole number                    ``.2f``  a number with that many decimals
-``f``       a number as Python's repr has it  ``b``    True or False
+``d``       a whole number                    ``.2f``   a number with that many decimals
+``f``       a number as Python's repr has it  ``b``     True, False or None
 ``w``       a word: no blank, comma, colon, quote or bracket, no full stop at its end
-``t``       text up to whatever follows it
+``v``       a word that is read as a number, True, False or None where it is one
+``a|b``     one of the texts named            ``t``     text up to whatever follows it, within a line
+                                              ``m``     the same over line breaks
 
-Matching scans each value once from where it stands and never looks back over it, and a choice is decided at its own
-place, so that the time is linear in the length of the line for every template that can be written.
+What could make matching slow or unclear is refused when a template is parsed: two values with nothing between them, text
+whose end no separator marks, and one name for two values of the same line.
 """
 
 from __future__ import annotations
@@ -17,55 +19,78 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kvdiag.errors import RuleError
-
 Item = Any
-"""``"literal"`` or ``["f", name, kind]`` or ``["a", sequence, sequence, ...]``: JSON data, for the rule cache."""
+"""``"literal"``, ``["f", name, kind]``, ``["t", name, ends, kind]`` or ``["a", sequence, ...]``: JSON data, for the cache.
+
+The ``ends`` of a text are the literals that can follow it; an empty one is the end of the line.
+"""
 Sequence = list[Item]
 
-_SCAN = {
-    "d": re.compile(r"[+-]?[0-9]++(?!\.[0-9])"),
-    "f": re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?|nan|inf)"),
-    "b": re.compile(r"True|False|None"),
-    "w": re.compile(r"[^\s,;:'\"()\[\]]*[^\s,;:'\"()\[\].]"),
-}
-_DECIMALS = re.compile(r"\.(\d)f")
-_TEXT_TRIES = 4
+KINDS = ("d", "f", "b", "w", "v")
+TEXTS = ("t", "m")
+SEPARATORS = " \t\n,;:'\"()[]"
+"""What no word holds."""
+DECIMALS = re.compile(r"\.(\d)f")
 _TOKEN = re.compile(r"\{([^{}:]*):([^{}]*)\}|([⟦|⟧])|(\{\{|\}\})")
 
 
-def parse_template(text: str, where: str = "template") -> Sequence:
-    """The parsed form of a template. Raises RuleError naming `where` and the column of what is wrong."""
+class TemplateError(Exception):
+    """What is wrong with a template, and at which of its columns (counted from 1; 0 for the whole of it)."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+def parse_template(text: str) -> Sequence:
+    """The parsed form of a template. Raises TemplateError."""
     stack: list[list[Sequence]] = [[[]]]
     position = 0
     for token in _TOKEN.finditer(text):
         _literal(stack[-1][-1], text[position : token.start()])
         position = token.end()
         name, kind, mark, brace = token.groups()
+        column = token.start() + 1
         if brace:
             _literal(stack[-1][-1], brace[0])
-        elif mark == "⟦":
-            stack.append([[]])
-        elif mark and len(stack) == 1:
-            if mark == "|":
-                _literal(stack[-1][-1], "|")
-                continue
-            raise RuleError(f"{where}: column {token.start() + 1}: ⟧ without ⟦")
-        elif mark == "|":
-            stack[-1].append([])
-        elif mark == "⟧":
-            branches = stack.pop()
-            if len(branches) == 1:
-                branches.append([])
-            stack[-1][-1].append(["a", *branches])
+        elif mark:
+            _structure(stack, mark, column)
         else:
-            if kind not in _SCAN and kind != "t" and not _DECIMALS.fullmatch(kind):
-                raise RuleError(f"{where}: column {token.start() + 1}: no kind {kind!r}; use d, .2f, f, b, w or t")
-            stack[-1][-1].append(["f", name, kind])
+            stack[-1][-1].append(_value(name, kind, column))
     if len(stack) > 1:
-        raise RuleError(f"{where}: ⟦ without ⟧")
+        raise TemplateError("⟦ without ⟧", len(text))
     _literal(stack[0][0], text[position:])
-    return stack[0][0]
+    sequence = stack[0][0]
+    _close(sequence, [])
+    _unique(sequence)
+    return sequence
+
+
+def _structure(stack: list[list[Sequence]], mark: str, column: int) -> None:
+    """Opens, divides or closes a choice; a ``|`` outside of one is a literal."""
+    if mark == "⟦":
+        stack.append([[]])
+    elif len(stack) == 1:
+        if mark == "⟧":
+            raise TemplateError("⟧ without ⟦", column)
+        _literal(stack[-1][-1], mark)
+    elif mark == "|":
+        stack[-1].append([])
+    else:
+        branches = stack.pop()
+        if len(branches) == 1:
+            branches.append([])
+        stack[-1][-1].append(["a", *branches])
+
+
+def _value(name: str, kind: str, column: int) -> Item:
+    if kind in TEXTS:
+        return ["t", name, [], kind]
+    if "|" in kind:
+        kind = "|".join(sorted(kind.split("|"), key=len, reverse=True))
+    elif kind not in KINDS and not DECIMALS.fullmatch(kind):
+        raise TemplateError(f"no kind {kind!r}; use d, .2f, f, b, w, v, t, m or texts parted by |", column)
+    return ["f", name, kind]
 
 
 def _literal(sequence: Sequence, text: str) -> None:
@@ -77,16 +102,50 @@ def _literal(sequence: Sequence, text: str) -> None:
         sequence.append(text)
 
 
+def _close(sequence: Sequence, after: Sequence) -> None:
+    """Notes at each text what can follow it; `after` is what comes behind this sequence."""
+    for index, item in enumerate(sequence):
+        if isinstance(item, str):
+            continue
+        remaining = [*sequence[index + 1 :], *after]
+        if item[0] == "a":
+            for branch in item[1:]:
+                _close(branch, remaining)
+            continue
+        begins = heads(remaining)
+        if not begins:
+            raise TemplateError(f"the value {item[1]!r} is followed by another value with nothing between them")
+        if item[0] == "t":
+            item[2] = list(dict.fromkeys(begins))
+            for literal in item[2]:
+                if literal and remaining != [literal] and not any(mark in literal for mark in SEPARATORS):
+                    raise TemplateError(f"{literal!r} after the text {item[1]!r} holds no blank, comma, colon or bracket")
+
+
+def _unique(sequence: Sequence, names: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names in use after a sequence; the branches of one choice may share theirs."""
+    for item in sequence:
+        if isinstance(item, str):
+            continue
+        if item[0] == "a":
+            names = names.union(*(_unique(branch, names) for branch in item[1:]))
+        elif item[1] in names:
+            raise TemplateError(f"the name {item[1]!r} stands for two values of one line")
+        else:
+            names |= {item[1]}
+    return names
+
+
 def field_names(sequence: Sequence) -> Iterator[tuple[str, str]]:
     """(name, kind) of every value in a parsed template, in order."""
     for item in sequence:
         if isinstance(item, str):
             continue
-        if item[0] == "f":
-            yield item[1], item[2]
-        else:
+        if item[0] == "a":
             for branch in item[1:]:
                 yield from field_names(branch)
+        else:
+            yield item[1], item[3] if item[0] == "t" else item[2]
 
 
 def heads(sequence: Sequence) -> list[str]:
@@ -96,7 +155,7 @@ def heads(sequence: Sequence) -> list[str]:
     first = sequence[0]
     if isinstance(first, str):
         return [first]
-    if first[0] == "f":
+    if first[0] != "a":
         return []
     found: list[str] = []
     for branch in first[1:]:
@@ -110,96 +169,3 @@ def heads(sequence: Sequence) -> list[str]:
 def longest_literal(sequence: Sequence) -> str:
     """The longest literal that every matching text holds (outside of choices)."""
     return max((item for item in sequence if isinstance(item, str)), key=len, default="")
-
-
-_Rest = tuple[Sequence, int, Any] | None
-Found = list[tuple[str, str, str]]
-
-
-def match_template(sequence: Sequence, text: str, start: int = 0) -> tuple[Found, int] | None:
-    """Values of `text` from `start` on as (name, kind, printed text), and where the match ended; None if it does not.
-
-    A match may end before the text does; the caller decides whether what is left is allowed.
-    """
-    found: Found = []
-    end = _match(sequence, 0, text, start, found, None)
-    return None if end < 0 else (found, end)
-
-
-def _match(sequence: Sequence, index: int, text: str, at: int, found: Found, rest: _Rest) -> int:
-    while True:
-        if index == len(sequence):
-            if rest is None:
-                return at
-            sequence, index, rest = rest
-            continue
-        item = sequence[index]
-        index += 1
-        if isinstance(item, str):
-            if not text.startswith(item, at):
-                return -1
-            at += len(item)
-        elif item[0] == "f":
-            name, kind = item[1], item[2]
-            if kind == "t":
-                return _match_text(name, sequence, index, text, at, found, rest)
-            end = _scan(kind, text, at)
-            if end < 0:
-                return -1
-            found.append((name, kind, text[at:end]))
-            at = end
-        else:
-            mark = len(found)
-            for branch in item[1:]:
-                end = _match(branch, 0, text, at, found, (sequence, index, rest))
-                if end >= 0:
-                    return end
-                del found[mark:]
-            return -1
-
-
-def _scan(kind: str, text: str, at: int) -> int:
-    pattern = _SCAN.get(kind)
-    if pattern is None:
-        found = _SCAN["f"].match(text, at)
-        if not found:
-            return -1
-        decimals = found.group().partition(".")[2]
-        if found.group()[-3:] not in ("nan", "inf") and len(decimals) != int(kind[1:-1]):
-            return -1
-        return found.end()
-    found = pattern.match(text, at)
-    return found.end() if found else -1
-
-
-def _match_text(name: str, sequence: Sequence, index: int, text: str, at: int, found: Found, rest: _Rest) -> int:
-    following = _following(sequence, index, rest)
-    if following is None:
-        found.append((name, "t", text[at:]))
-        return len(text)
-    mark = len(found)
-    position = at
-    for _ in range(_TEXT_TRIES):
-        ends = [end for literal in following if literal and (end := text.find(literal, position)) >= 0]
-        if "" in following:
-            ends.append(len(text))
-        if not ends:
-            return -1
-        end = min(ends)
-        found.append((name, "t", text[at:end]))
-        result = _match(sequence, index, text, end, found, rest)
-        if result >= 0:
-            return result
-        del found[mark:]
-        position = end + 1
-    return -1
-
-
-def _following(sequence: Sequence, index: int, rest: _Rest) -> list[str] | None:
-    """Literals that can follow a text value; None where it reaches to the end of the line."""
-    remaining = sequence[index:]
-    while rest is not None:
-        remaining = remaining + rest[0][rest[1] :]
-        rest = rest[2]
-    begins = heads(remaining)
-    return None if begins in ([], [""]) else begins

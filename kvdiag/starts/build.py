@@ -121,8 +121,8 @@ class StartBuilder:
             progress.graphs_seen = True
         elif family == "capacity":
             progress.capacity_seen = True
-        elif family == "kv-dtype" and "Using KV cache dtype" in record.values:
-            self._dtype(record, "Using KV cache dtype", None, path)
+        elif family == "kv-dtype" and record.message.startswith("Using KV cache dtype"):
+            self._dtype(record, "kv_cache_dtype", None, path)
         elif family == "mamba-pool":
             self._states(record, path)
 
