@@ -43,5 +43,9 @@ class ConfigError(KvdiagError):
     """A model config.json cannot be read or lacks what sizing needs."""
 
 
+class UnknownWordError(KvdiagError):
+    """What was asked about is no field, line, number or code that the rules hold."""
+
+
 class CannotSizeError(KvdiagError):
     """No formula is known for this architecture, dtype or argument: refused rather than guessed."""

@@ -1,0 +1,69 @@
+"""The words of SGLang's log: what a field means, and what a whole line says, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvdiag.lines.families import Family, FieldMeaning, families
+from kvdiag.lines.record import Record, read_records
+from kvdiag.reading import Line
+from kvdiag.releases import ReleaseSet, every_release, parse_ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A field of a family with its meanings (several where releases mean different things by it)."""
+
+    family: Family
+    field: str
+    meanings: tuple[FieldMeaning, ...]
+
+
+def read_line(text: str) -> list[Record]:
+    """The records of a pasted line that rules know; empty where none does."""
+    return [record for record in read_records([Line(1, text)]) if record.family]
+
+
+def entries_of(record: Record) -> Iterator[Entry]:
+    """The entry of each value of a record in the order of the line, with the meanings its releases allow."""
+    family = families()[record.family or ""]
+    releases = releases_of(record)
+    for name in record.values:
+        yield Entry(family, name, tuple(family.meanings(name, releases)))
+
+
+def releases_of(record: Record) -> ReleaseSet:
+    """The releases that print such a line."""
+    possible = ReleaseSet(0)
+    for variant in record.variants:
+        possible = possible | parse_ranges(variant.releases)
+    return possible or every_release()
+
+
+def find_field(name: str) -> list[Entry]:
+    """Every field of that name (case, ``#`` and the blank or underscore between words do not matter)."""
+    wanted = _plain(name)
+    return [entry for entry in every_field() if _plain(entry.field) == wanted]
+
+
+def every_field() -> Iterator[Entry]:
+    """All fields of all families."""
+    for family in families().values():
+        for name, meanings in family.fields.items():
+            yield Entry(family, name, tuple(meanings))
+
+
+def near_fields(name: str) -> list[str]:
+    """Names of fields that look like `name`: those that hold it, then those spelled alike."""
+    from difflib import get_close_matches
+
+    known = {_plain(entry.field): entry.field for entry in every_field()}
+    wanted = _plain(name)
+    holding = [field for plain, field in known.items() if wanted and wanted in plain]
+    alike = [known[plain] for plain in get_close_matches(wanted, known, n=5)]
+    return list(dict.fromkeys(holding[:8] + alike))
+
+
+def _plain(name: str) -> str:
+    return name.lower().lstrip("#").replace("_", " ").replace("-", " ").strip(" :=")

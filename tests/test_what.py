@@ -1,0 +1,37 @@
+"""`kvdiag what` answers for every field, and for any line a rule knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvdiag.lines.glossary import every_field, find_field, read_line
+from kvdiag.reports.glossary_report import render_field, render_line
+
+
+def test_every_field_of_every_family_has_an_answer():
+    for field in {entry.field for entry in every_field()}:
+        entries = find_field(field)
+        assert field in render_field(entries)
+        assert all(meaning.unit and meaning.meaning for entry in entries for meaning in entry.meanings), field
+
+
+def test_a_pasted_line_is_explained_word_by_word():
+    line = "[2025-01-15 10:22:41 TP0] KV Cache is allocated. #tokens: 438681, K size: 26.78 GB, V size: 26.78 GB"
+    text = render_line(read_line(line))
+    for said in ("kv-alloc", "TP0", "#tokens", "438681", "26.78", "GiB"):
+        assert said in text
+
+
+def test_a_meaning_that_changed_is_told_with_its_releases():
+    assert "comparable only within one" in render_field(find_field("accept rate"))
+
+
+@pytest.mark.parametrize("asked", ["token usage", "Token_Usage", "TOKEN USAGE:"])
+def test_case_and_marks_do_not_matter(asked, kvdiag):
+    assert "token usage" in kvdiag("what", asked).stdout
+
+
+def test_an_unknown_word_gets_near_ones(kvdiag):
+    done = kvdiag("what", "tokn usage")
+    assert done.returncode == 2
+    assert "token usage" in done.stderr
