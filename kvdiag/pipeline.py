@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis, diagnose
-from kvdiag.errors import NotSglangError
+from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import parse_release
 from kvdiag.starts import Assembly, Start
+
+if TYPE_CHECKING:
+    from kvdiag.checks.whatif import Prediction
 
 SAMPLES = 20
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
@@ -75,6 +79,34 @@ def explain(paths: list[str], *, config: str | None = None, model: str | None = 
         raise NotSglangError(_looks_like(inputs, watches))
     samples = [sample for watch in watches for sample in watch.samples][:SAMPLES]
     return Diagnosis(inputs, starts, sum(watch.unmatched for watch in watches), samples)
+
+
+def what_if(
+    path: str,
+    changes: list[dict[str, Any]],
+    *,
+    config: str | None = None,
+    model: str | None = None,
+    release: str | None = None,
+) -> list[Prediction]:
+    """The log's own server (the last start that states a capacity) with each of `changes` to its arguments.
+
+    Raises as `explain`, and InputError where no start states what a prediction could begin with.
+    """
+    from kvdiag.checks.inputs import gather
+    from kvdiag.checks.whatif import predict
+
+    stated = parse_release(release) if release else None
+    diagnosis = explain([path], config=config, model=model, release=release)
+    starts = [
+        item.start for item in diagnosis.starts if item.start.first("max_total_num_tokens") or item.start.first("weight_memory")
+    ]
+    if not starts:
+        raise InputError(
+            f"{path}: no start in this log states a capacity or what is free after loading; give the start-up's lines"
+        )
+    inputs = gather(starts[-1], config, model, stated)
+    return [predict(inputs, change) for change in changes]
 
 
 def _last_exception(start: Start, watches: list[_Watch]) -> str:

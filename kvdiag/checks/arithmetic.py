@@ -15,6 +15,9 @@ from kvdiag.sizing import Memory, ServerArguments, Sizing, size
 LARGEST_BUDGET = 1 << 44
 """Bytes no rank has free: where a search for the largest budget ends."""
 
+BELOW_A_BYTE = Interval.of(0, 1, "bytes")
+"""What ``int(rest_memory)`` cuts off."""
+
 
 class Arithmetic:
     """The sizing of one start by each release it may be of, each result computed once.
@@ -69,9 +72,10 @@ class Arithmetic:
         return Interval.of(min(known), max(known), unit) if known and len(known) == len(values) else None
 
     def budgets(self, release: Release, tokens: int, slots: int | None) -> Interval | None:
-        """The budgets under which `release` arrives at `tokens` (and at `slots` of state); None where none does.
+        """The whole bytes of budget with which `release` arrives at `tokens` (and at `slots` of state); None where none does.
 
-        Where a cap hides the budget, the interval has no upper end worth the name: it ends at LARGEST_BUDGET.
+        The budget itself may be up to a byte more (BELOW_A_BYTE): SGLang cuts it to an integer first. Where a cap
+        hides the budget, the interval has no upper end worth the name: it ends at LARGEST_BUDGET.
         """
 
         def order(sized: Sizing) -> tuple[int, int]:
@@ -83,7 +87,7 @@ class Arithmetic:
         sized = self.sized(release, first)
         if sized is None or order(sized) != wanted:
             return None
-        return Interval.of(first, beyond if beyond < LARGEST_BUDGET else LARGEST_BUDGET, "bytes")
+        return Interval.of(first, beyond - 1 if beyond < LARGEST_BUDGET else LARGEST_BUDGET, "bytes")
 
     def _first(self, release: Release, low: int, high: int, reached: Callable[[Sizing], bool]) -> int:
         """The smallest budget from `low` to `high` for which `reached` holds; `high` where none does."""

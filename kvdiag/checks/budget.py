@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kvdiag.checks.arithmetic import LARGEST_BUDGET, Arithmetic
+from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import Reading, once
@@ -123,6 +123,7 @@ def _implied(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> I
         why = f"--max-total-tokens {inputs.arguments.max_total_tokens} lowered the capacity, so it does not tell the budget"
         yield Check("rest_memory", "unknown", capacity.rank, None, None, rest, BUDGET, terms, (why,), lines)
         return
+    implied = [Candidate(candidate.value + BELOW_A_BYTE, candidate.releases) for candidate in implied]
     excuses = budget_excuses(inputs)
     verdict, missing = judge(rest, implied, excuses)
     yield Check("rest_memory", verdict, capacity.rank, None, hull(implied), rest, BUDGET, terms, missing, lines)

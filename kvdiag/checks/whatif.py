@@ -1,0 +1,203 @@
+"""The log's own server with other arguments: what its memory, as the log states it, would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
+from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
+from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.readings import Reading
+from kvdiag.checks.verdict import Candidate, candidates, hull
+from kvdiag.quantity import GIB, Interval
+from kvdiag.releases import Release
+from kvdiag.sizing import Sizing
+from kvdiag.starts import Number
+
+NUMBERS: tuple[tuple[str, str], ...] = (
+    ("max_total_num_tokens", "tokens"),
+    ("full_max_total_num_tokens", "tokens"),
+    ("swa_max_total_num_tokens", "tokens"),
+    ("max_mamba_cache_size", "slots"),
+    ("max_running_requests", "requests"),
+)
+_WEIGHTS = ("tp_size", "pp_size", "ep_size", "enable_dp_attention", "dp_size")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a change of arguments would give, each number as the interval that the log's printed digits allow.
+
+    `missing` is not empty where no capacity can be predicted; `notes` say what is assumed, and what else would change.
+    """
+
+    changes: dict[str, Any]
+    releases: tuple[Release, ...]
+    numbers: dict[str, Interval]
+    formula: str = ""
+    terms: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def max_total_num_tokens(self) -> Interval | None:
+        """The predicted capacity."""
+        return self.numbers.get("max_total_num_tokens")
+
+
+def predict(inputs: CheckInputs, changes: Mapping[str, Any]) -> Prediction:
+    """The numbers of the server of `inputs` with `changes` (SGLang's names of arguments to their values).
+
+    The budget is the log's own: its readings, narrowed by the capacity it arrived at where no cap hides the budget.
+    """
+    changed = replace(inputs.arguments, **changes)
+    before, after = Arithmetic(inputs), Arithmetic(inputs, changed)
+    anchor = min(capacities(inputs), key=lambda number: number.value, default=None)
+    rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
+    fraction = _fraction(inputs, changes)
+    budgets: dict[Release, Interval] = {}
+    for release in inputs.candidates():
+        budget = _budget(inputs, before, release, anchor, rank, changes, fraction)
+        if budget is not None:
+            budgets[release] = budget
+    numbers = _numbers(after, budgets)
+    missing: tuple[str, ...] = ()
+    if "max_total_num_tokens" not in numbers:
+        missing = _missing(inputs, before, after, rank, bool(budgets))
+    sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
+    notes = _notes(inputs, changes, rank, fraction, numbers)
+    formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
+    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing)
+
+
+def _fraction(inputs: CheckInputs, changes: Mapping[str, Any]) -> Fraction | None:
+    given = changes.get("mem_fraction_static")
+    return inputs.mem_fraction_static if given is None else Fraction(str(given))
+
+
+def _budget(
+    inputs: CheckInputs,
+    before: Arithmetic,
+    release: Release,
+    anchor: Number | None,
+    rank: str,
+    changes: Mapping[str, Any],
+    fraction: Fraction | None,
+) -> Interval | None:
+    """``rest_memory`` after the change.
+
+    rest = total x fraction - weights, so that total and weights are all the readings tell; the weights follow from the
+    budget that the log's capacity implies more sharply than from what is printed after loading.
+    """
+    own = budget_of(inputs, rank)
+    implied = _implied(before, release, anchor, slots_of(inputs, rank))
+    rest = _narrow(own[0] if own else None, implied)
+    if rest is None:
+        return None
+    if fraction == inputs.mem_fraction_static and not _moves_weights(inputs, changes):
+        return rest
+    rest = rest + BELOW_A_BYTE
+    worst = own[1] if own else inputs.worst(rank)
+    if worst is None or worst.total is None or inputs.mem_fraction_static is None or fraction is None:
+        return None
+    if _moves_weights(inputs, changes):
+        weights = _weights(inputs, worst.total * inputs.mem_fraction_static - rest, changes)
+        return worst.total * fraction - weights
+    shifted = rest + worst.total * (fraction - inputs.mem_fraction_static)
+    return _narrow(worst.available - worst.total * (1 - fraction), shifted)
+
+
+def _implied(before: Arithmetic, release: Release, anchor: Number | None, slots: int | None) -> Interval | None:
+    if anchor is None or not isinstance(anchor.value, int):
+        return None
+    found = before.budgets(release, anchor.value, slots)
+    return None if found is None or found.high >= LARGEST_BUDGET else found
+
+
+def _narrow(first: Interval | None, second: Interval | None) -> Interval | None:
+    """What both allow; where they contradict each other, the first, which is printed."""
+    if first is None or second is None or not first.meets(second):
+        return first if first is not None else second
+    return Interval(max(first.low, second.low), min(first.high, second.high), first.unit)
+
+
+def _moves_weights(inputs: CheckInputs, changes: Mapping[str, Any]) -> bool:
+    return any(name in changes and changes[name] != getattr(inputs.arguments, name, None) for name in _WEIGHTS)
+
+
+def _weights(inputs: CheckInputs, weights: Interval, changes: Mapping[str, Any]) -> Interval:
+    """A rank's weights after the change: between all of them split anew and none of them."""
+    old = inputs.arguments.tp_size * inputs.arguments.pp_size
+    new = int(changes.get("tp_size", inputs.arguments.tp_size)) * int(changes.get("pp_size", inputs.arguments.pp_size))
+    split = weights * Fraction(old, new)
+    widest = weights.hull(split)
+    if changes.get("enable_dp_attention", inputs.arguments.enable_dp_attention) != inputs.arguments.enable_dp_attention:
+        widest = widest.hull(weights * max(old, new)).hull(weights * Fraction(1, max(old, new)))
+    return widest
+
+
+def _numbers(after: Arithmetic, budgets: dict[Release, Interval]) -> dict[str, Interval]:
+    numbers: dict[str, Interval] = {}
+    cells = candidates(after.inputs.candidates(), after.cell)
+    if cells:
+        numbers["bytes_per_token"] = hull(cells)
+    if not budgets:
+        return numbers
+    numbers["rest_memory_bytes"] = hull(Candidate(budget, (release,)) for release, budget in budgets.items())
+    for name, unit in NUMBERS:
+        pick = _pick(name)
+        found = candidates(budgets, lambda release, pick=pick, unit=unit: after.capacity(release, budgets[release], pick, unit))  # type: ignore[misc]
+        if found:
+            numbers[name] = hull(found)
+    return numbers
+
+
+def _pick(name: str) -> Callable[[Sizing], int | None]:
+    return lambda sized: getattr(sized, name)
+
+
+def _missing(inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: str, budgeted: bool) -> tuple[str, ...]:
+    if inputs.geometry is None:
+        return (inputs.unsized,)
+    if not budgeted:
+        return missing_for_budget(inputs, rank) or (before.refused or "a budget that gives the capacity the log states",)
+    return (after.refused or "nothing the formula names",)
+
+
+def _notes(
+    inputs: CheckInputs, changes: Mapping[str, Any], rank: str, fraction: Fraction | None, numbers: Mapping[str, Interval]
+) -> tuple[str, ...]:
+    notes = []
+    if _moves_weights(inputs, changes):
+        notes.append(
+            "how the weights of a rank change is not in the log: taken from all of them split anew to none of them; "
+            "free memory before loading is taken as it was"
+        )
+    if inputs.ranks_missing:
+        notes.append(f"{inputs.ranks_missing} ranks are not in the log; the smallest free memory decides")
+    own = budget_of(inputs, rank)
+    rest = numbers.get("rest_memory_bytes")
+    if own is not None and rest is not None and not _moves_weights(inputs, changes):
+        notes += _headroom(inputs, own[1], own[0], rest, fraction)
+    return tuple(notes)
+
+
+def _headroom(inputs: CheckInputs, worst: Reading, before: Interval, after: Interval, fraction: Fraction | None) -> list[str]:
+    """What would be left at the end of the start-up, where the log states what is."""
+    left = inputs.start.first("memory_after_start") or inputs.start.first("memory_after_graphs")
+    if worst.total is None or fraction is None or left is None or left.interval is None:
+        return []
+    low, high = left.interval.low + before.low - after.high, left.interval.high + before.high - after.low
+    said = f"about {_gib(low)} to {_gib(high)} GiB would be left after the start, where the log has {_gib(left.interval.low)}"
+    if high < 0:
+        return [said + ": the server would run out of memory before it is ready"]
+    if low < 0:
+        return [said + ": it may run out of memory before it is ready"]
+    return [said]
+
+
+def _gib(value: Fraction) -> str:
+    return f"{float(value / GIB):.2f}"

@@ -1,0 +1,115 @@
+"""The log's own server with other arguments: scenario 3 from both ends, and honesty about what a log does not tell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvdiag.checks.inputs import gather
+from kvdiag.checks.whatif import predict
+from kvdiag.lines import read_records
+from kvdiag.pipeline import what_if
+from kvdiag.reading import Input, read_lines
+from kvdiag.starts import assemble
+from tests.conftest import FIXTURES
+
+KIMI = {fraction: FIXTURES / "scenarios" / f"kimi-k2.5-f{fraction}" / "server.log" for fraction in ("0.88", "0.85")}
+TOKENS = {"0.88": 159_277, "0.85": 116_171}
+
+
+def tokens(log, **changes):
+    (prediction,) = what_if(str(log), [changes])
+    assert prediction.max_total_num_tokens is not None, prediction.missing
+    return prediction.max_total_num_tokens
+
+
+@pytest.mark.parametrize(("of", "to"), [("0.88", "0.85"), ("0.85", "0.88")])
+def test_scenario_3_each_log_predicts_the_others_capacity_within_a_few_tokens(of, to):
+    predicted = tokens(KIMI[of], mem_fraction_static=float(to))
+    assert TOKENS[to] in predicted
+    assert predicted.high - predicted.low < 10
+
+
+@pytest.mark.parametrize("fraction", ["0.88", "0.85"])
+def test_a_change_to_what_is_already_so_predicts_the_logs_own_figure(fraction):
+    predicted = tokens(KIMI[fraction], mem_fraction_static=float(fraction))
+    assert TOKENS[fraction] in predicted
+
+
+def test_scenario_3_a_fraction_of_0_95_gives_2_2_times_the_tokens_and_not_11_8_percent_more():
+    predicted = tokens(KIMI["0.85"], mem_fraction_static=0.95)
+    assert 2.2 < predicted.low / 116_171 < predicted.high / 116_171 < 2.3
+    assert 129_838 not in predicted
+
+
+def test_scenario_6_an_fp8_cache_holds_twice_the_tokens():
+    predicted = tokens(KIMI["0.88"], kv_cache_dtype="fp8_e4m3")
+    assert 2 * 159_277 in predicted
+    assert predicted.high - predicted.low <= 2
+
+
+def test_a_cap_caps_and_a_page_floors():
+    assert tokens(KIMI["0.88"], max_total_tokens=100_001, page_size=64).high == 100_001 // 64 * 64
+
+
+def test_another_tp_is_an_interval_from_no_weight_split_to_all_and_says_so():
+    log = FIXTURES / "scenarios" / "l4-bf16" / "server.log"
+    (prediction,) = what_if(str(log), [{"tp_size": 2}])
+    assert prediction.numbers["bytes_per_token"].low == 65_536
+    found = prediction.max_total_num_tokens
+    assert found is not None
+    assert found.low >= 2 * 24_000
+    assert found.high > 3 * found.low
+    assert any("weights" in note for note in prediction.notes)
+
+
+def test_what_remains_after_the_start_is_told_against_what_the_log_has():
+    (prediction,) = what_if(str(KIMI["0.88"]), [{"mem_fraction_static": 0.98}])
+    assert any("run out of memory" in note for note in prediction.notes)
+
+
+def test_a_log_without_the_readings_says_what_is_missing_and_does_not_guess(tmp_path):
+    text = KIMI["0.88"].read_text()
+    log = tmp_path / "cut.log"
+    log.write_text("".join(line for line in text.splitlines(True) if "Load weight" not in line))
+    (fraction, dtype) = what_if(str(log), [{"mem_fraction_static": 0.85}, {"kv_cache_dtype": "fp8_e4m3"}])
+    assert fraction.max_total_num_tokens is None
+    assert any("Load weight" in text for text in fraction.missing)
+    assert 2 * 159_277 in dtype.max_total_num_tokens
+
+
+def test_the_prediction_is_a_pure_function_of_the_inputs_of_the_checks():
+    (start,) = assemble(read_records(read_lines(str(KIMI["0.88"]), Input(""))))
+    inputs = gather(start, None, None, None)
+    assert predict(inputs, {"mem_fraction_static": 0.85}) == predict(inputs, {"mem_fraction_static": 0.85})
+
+
+def test_the_command_gives_a_list_with_an_interval_for_every_combination(kvdiag):
+    done = kvdiag(
+        "whatif", str(KIMI["0.88"]), "--mem-fraction-static", "0.85", "--mem-fraction-static", "0.9", "--kv-cache-dtype", "auto",
+        "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert first["changes"] == {"mem_fraction_static": 0.85, "kv_cache_dtype": "auto"}
+    assert first["max_total_num_tokens"]["low"] <= 116_171 <= first["max_total_num_tokens"]["high"]
+    assert second["bytes_per_token"]["low"] == 70_272
+    assert first["schema"] == "kvdiag.size/1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "nothing to change"),
+        (["--mem-fraction-static", "1.5"], "between 0 and 1"),
+        (["--tp", "0"], "at least 1"),
+        (["--page-size", "x"], "page-size"),
+        ([part for _ in range(40) for part in ("--tp", "2", "--pp", "2")], "combinations"),
+    ],
+)
+def test_changes_that_make_no_sense_get_a_message_and_exit_code_2(arguments, says, kvdiag):
+    done = kvdiag("whatif", str(KIMI["0.88"]), *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
