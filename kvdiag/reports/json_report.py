@@ -99,8 +99,13 @@ def _check(check: Check) -> dict[str, Any]:
         "terms": check.terms,
         "missing": list(check.missing),
         "lines": list(check.lines),
-        "code": [],
+        "code": _code(check.symbol),
     }
+
+
+def _code(symbol: str) -> list[dict[str, Any]]:
+    file, _, name = symbol.partition(" ")
+    return [{"file": f"python/sglang/{file}", "symbol": name, "line": None}] if name else []
 
 
 def _limits(item: StartDiagnosis) -> dict[str, Any] | None:

@@ -1,0 +1,92 @@
+"""What is free once a pool is made: the reading before it, less what the log says was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.inputs import SHARED_MEMORY, CheckInputs, fits
+from kvdiag.checks.model import Check
+from kvdiag.checks.readings import once
+from kvdiag.quantity import GIB, Interval
+from kvdiag.starts import Number
+
+_FORMULA = "free before the pool - kv_pool_bytes - state pool - request table"
+_ENTRY_BYTES = 4
+"""A row of ``req_to_token`` holds int32 slots."""
+_MARGIN = 1024
+"""More columns than context_len that a row may have: draft tokens and alignment (``ReqToTokenPool``)."""
+_ALLOCATION = 2 << 20
+"""CUDA's allocator hands out memory in multiples of this, for each buffer of each layer."""
+
+
+def after_checks(inputs: CheckInputs, _: Arithmetic) -> Iterator[Check]:
+    """``memory_after_pool`` of every rank and role that states it with a reading before."""
+    for after in inputs.start.find("memory_after_pool"):
+        pool = _last(inputs, after, ("kv_pool_bytes",))
+        before = _last(inputs, pool, ("available_gpu_memory", "memory_after_pool")) if pool is not None else None
+        if pool is not None and before is not None and (pool.role or "target") == (after.role or "target"):
+            yield _check(inputs, after, pool, before)
+
+
+def _last(inputs: CheckInputs, until: Number, names: tuple[str, ...]) -> Number | None:
+    """The last number of these names on the same rank before the line of `until`."""
+    found = [
+        number
+        for number in inputs.start.numbers
+        if number.name in names
+        and (number.rank, number.path) == (until.rank, until.path)
+        and number.line < until.line
+        and number.interval is not None
+    ]
+    return max(found, key=lambda number: number.line, default=None)
+
+
+def _check(inputs: CheckInputs, after: Number, pool: Number, before: Number) -> Check:
+    most = fits(before) - fits(pool)
+    terms: dict[str, Any] = {"free_before": fits(before).to_dict(), "kv_pool_bytes": fits(pool).to_dict()}
+    lines = [before.line, pool.line, after.line]
+    state = inputs.start.first("state_pool_bytes", rank=after.rank)
+    if state is not None and before.line < state.line < after.line:
+        most = most - fits(state)
+        terms["state_pool_bytes"] = fits(state).to_dict()
+        lines.append(state.line)
+    table = _request_table(inputs)
+    if table is not None:
+        terms["request_table_bytes"] = table
+    spread = (table or 0) + _rounding(inputs)
+    recomputed = Interval(most.low - spread, most.high, "bytes")
+    verdict, missing = _verdict(inputs, fits(after), recomputed, table)
+    role = after.role or pool.role
+    return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, _FORMULA, terms, missing, once(lines))
+
+
+def _verdict(inputs: CheckInputs, observed: Interval, recomputed: Interval, table: int | None) -> tuple[str, tuple[str, ...]]:
+    """Never ``disagree``: what a process allocates or gives back between two lines is not in the log."""
+    if observed.meets(recomputed):
+        return "agree", ()
+    if inputs.on_shared_memory:
+        return "unknown", (SHARED_MEMORY,)
+    if observed.low > recomputed.high:
+        return "unknown", (f"what gave back {float((observed.low - recomputed.high) / GIB):.2f} GiB between the two lines",)
+    gap = f"{float((recomputed.low - observed.high) / GIB):.2f} GiB"
+    if table is None:
+        return "unknown", (
+            f"what else took {gap}: the request table (its requests and context_len are not in the log) or another buffer",
+        )
+    return "unknown", (f"what else took {gap} between the two lines: no line of the log names it",)
+
+
+def _request_table(inputs: CheckInputs) -> int | None:
+    """The most bytes ``ReqToTokenPool`` can take: a row of int32 for each request, as long as the context and a margin."""
+    requests, context = inputs.start.first("max_running_requests"), inputs.start.first("context_len")
+    if requests is None or context is None or not isinstance(requests.value, int) or not isinstance(context.value, int):
+        return None
+    replicas = inputs.arguments.dp_size if inputs.arguments.enable_dp_attention else 1
+    rows = max(requests.value, (inputs.arguments.max_running_requests or 0) // replicas) + 1
+    return rows * (context.value + _MARGIN) * _ENTRY_BYTES
+
+
+def _rounding(inputs: CheckInputs) -> int:
+    return 2 * inputs.geometry.num_hidden_layers * _ALLOCATION if inputs.geometry is not None else 0
