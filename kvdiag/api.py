@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis
@@ -73,17 +74,13 @@ def size(
     return run(geometry_of(read), ServerArguments.of(args or {}), parse_release(release), memory)
 
 
-def timeline(log: str) -> pandas.DataFrame:
-    """The scheduler lines of a log as a table: a row a batch line, columns named as the log names its fields."""
-    import pandas
+def timeline(log: str | Sequence[str]) -> pandas.DataFrame:
+    """The scheduler lines of a log (or of several) as a table: a row a batch line, columns named as the log names its fields.
 
-    from kvdiag.lines import read_records
-    from kvdiag.reading import Input, read_lines
+    Besides the fields that some line has: ``log``, ``start`` (0 for the first server start), ``family``, ``time`` (naive, as
+    SGLang prints no zone; a log without dates counts from 1970-01-01), ``rank`` and its tags, ``line``, and ``offset`` (the
+    byte the line begins at). The types are Arrow's.
+    """
+    from kvdiag.rows.frame import frame
 
-    rows = []
-    for record in read_records(read_lines(str(log), Input(str(log)))):
-        if record.family in ("prefill-batch", "decode-batch"):
-            row: dict[str, Any] = {"family": record.family, "line": record.line.number, "rank": str(record.rank)}
-            row |= {name: value.number for name, value in record.values.items()}
-            rows.append(row)
-    return pandas.DataFrame(rows)
+    return frame([str(log)] if isinstance(log, (str, os.PathLike)) else [str(path) for path in log])

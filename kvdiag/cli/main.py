@@ -14,6 +14,7 @@ COMMANDS = {
     "explain": "what every number of the start-up means, whether it is right, and what limits the server",
     "what": "what a field of a log means, or what a pasted line says word by word",
     "whatif": "the log's own server with other arguments: its predicted capacity",
+    "timeline": "the scheduler lines as a table",
 }
 """Command name to its line in the help; the module ``kvdiag.cli.<name>`` has ``add_arguments`` and ``run``."""
 

@@ -46,9 +46,8 @@ class _Stream:
         return self.newest
 
     def _unknown(self, record: Record) -> None:
-        message = record.message
-        if "SIGQUIT" in message or "sigquit" in message or "Killed" in message:
-            self.newest.dead |= bool(_DEAD.search(message[:2000]))
+        if tells_death(record.message):
+            self.newest.dead = True
 
     def _dump(self, record: Record, path: int) -> None:
         value = record.values.get("server_args")
@@ -118,6 +117,11 @@ class _Stream:
         return self.closed
 
 
+def tells_death(message: str) -> bool:
+    """Whether a message that no rule knows says that a worker died: the only such message that bears on the grouping."""
+    return ("SIGQUIT" in message or "sigquit" in message or "Killed" in message) and bool(_DEAD.search(message[:2000]))
+
+
 def _release(builder: StartBuilder, progress: Progress, path: int) -> None:
     """Gives the held lines of a rank to the start they turned out to belong to."""
     held, progress.held = progress.held, []
@@ -180,6 +184,10 @@ class Assembly:
         if stream is None:
             stream = self.streams[key] = _Stream()
         stream.add(record, path)
+
+    def begun(self) -> int:
+        """How many starts have begun so far, in all streams, after the first of each."""
+        return sum(len(stream.closed) for stream in self.streams.values())
 
     def starts(self) -> list[Start]:
         """The starts in order of their first line; parts of one start in several files or streams are put together."""

@@ -1,0 +1,23 @@
+"""``kvdiag timeline``: the scheduler lines as a table."""
+
+from __future__ import annotations
+
+import argparse
+
+from kvdiag.cli.output import expand
+from kvdiag.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kvdiag timeline``."""
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="a .parquet, .csv, .json or .jsonl file")
+    parser.add_argument("--strict", action="store_true", help="read every line by the strict rules (slow; same table)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the timeline of the logs to one file."""
+    from kvdiag.rows.export import export
+
+    export(expand(arguments.logs), arguments.output, strict=arguments.strict)
+    return ExitCode.DONE

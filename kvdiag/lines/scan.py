@@ -1,0 +1,128 @@
+"""The fast path: blocks of lines become columns where their shape is known, records where it is not.
+
+Nothing is guessed: a line of a new shape is read by the strict rules, and only what they made of it teaches the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
+from kvdiag.lines.kernel import Table, library
+from kvdiag.lines.record import Record, read_records
+from kvdiag.lines.shapes import Action, Shape, learn
+from kvdiag.reading import Input
+from kvdiag.reading.blocks import Block, line_of
+
+LEARN_AFTER = 32
+"""Lines of no known shape that are read strictly before the rest of the block is tried again."""
+MOST_SHAPES = 160
+_MOST_SEEN_ONCE = 1 << 14
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What a block held.
+
+    Batch lines are `rows`; `records` are all that was read strictly, in order, batch lines of new shapes among them (they
+    are rows too); `counted` tells how many lines were not kept as records, and a record they are siblings of.
+    """
+
+    rows: Chunk
+    records: list[Record] = field(default_factory=list)
+    counted: list[tuple[Record, int]] = field(default_factory=list)
+
+
+class Scanner:
+    """Reads the blocks of one input; what it learns holds for all blocks after."""
+
+    def __init__(self, quiet: Callable[[Record], bool], seen: Input) -> None:
+        self.texts = Texts()
+        self._quiet = quiet
+        self._seen = seen
+        self._shapes: list[Shape] = []
+        self._known: set[tuple[bytes, ...]] = set()
+        self._once: set[int] = set()
+        self._table = self._new_table()
+        self._number = 1
+
+    def _new_table(self) -> Table:
+        if library() is not None:
+            return Table(self._shapes, self.texts)
+        from kvdiag.lines.vector import VectorTable
+
+        return VectorTable(self._shapes, self.texts)
+
+    def scan(self, block: Block) -> Scanned:
+        """Reads one block."""
+        records: list[Record] = []
+        offsets: dict[int, int] = {}
+        counted: list[tuple[Record, int]] = []
+        rows: list[Chunk] = []
+        position, line = 0, 0
+        while position < len(block.data):
+            table = self._table
+            position, line = table.scan(block.data, position, line, LEARN_AFTER)
+            learnt = table.stricts and self._read(block, records, offsets)
+            if learnt or table.full or position >= len(block.data):
+                self._collect(table, block, rows, counted)
+            if learnt:
+                self._table = self._new_table()
+        self._number += line
+        self._seen.lines += line
+        strict = of_records(records, offsets, self.texts)
+        return Scanned(merge(joined(rows), strict) if rows else strict, records, counted)
+
+    def _collect(self, table: Table, block: Block, rows: list[Chunk], counted: list[tuple[Record, int]]) -> None:
+        taken = table.take(self._number, block.offset)
+        if taken is not None:
+            rows.append(taken)
+        for index in table.counts.nonzero()[0].tolist():
+            shape = table.shapes[index]
+            if shape.action is not Action.STRICT:
+                counted.append((shape.record, int(table.counts[index])))
+        table.counts[:] = 0
+
+    def _read(self, block: Block, records: list[Record], offsets: dict[int, int]) -> bool:
+        """The strict rules on the lines that were handed back; whether an unknown one taught a shape."""
+        table, data = self._table, block.data
+        unknown: dict[int, bytes] = {}
+        lines = []
+        for index in range(table.stricts):
+            begin = int(table.strict_begins[index])
+            number = int(table.strict_lines[index]) + self._number
+            raw = data[begin : data.index(b"\n", begin) + 1]
+            if not table.strict_known[index]:
+                unknown[number] = raw
+            offsets[number] = begin + block.offset
+            lines.append(line_of(raw, number, self._seen, cut=block.cut))
+        by_line: dict[int, list[Record]] = {}
+        for record in read_records(lines):
+            records.append(record)
+            by_line.setdefault(record.line.number, []).append(record)
+        return self._learn((raw, by_line.get(number, [])) for number, raw in unknown.items())
+
+    def _learn(self, lines: Iterable[tuple[bytes, list[Record]]]) -> bool:
+        """Keeps the shapes of batch lines at once, those of other lines when they are seen again."""
+        shapes = list(self._shapes)
+        for raw, records in lines:
+            shape = learn(raw, records[0], self._quiet) if len(records) == 1 else None
+            if shape is None:
+                continue
+            key = (*shape.literals, bytes(limit for run in shape.runs for limit in (run.shortest, run.longest)))
+            if key in self._known:
+                continue
+            if shape.action is not Action.COLUMNS and hash(key) not in self._once:
+                if len(self._once) >= _MOST_SEEN_ONCE:
+                    self._once.clear()
+                self._once.add(hash(key))
+                continue
+            if len(shapes) >= MOST_SHAPES:
+                shapes.clear()
+                self._known.clear()
+            shapes.append(shape)
+            self._known.add(key)
+        learnt = len(shapes) != len(self._shapes) or shapes != self._shapes
+        self._shapes = shapes
+        return learnt

@@ -1,0 +1,180 @@
+"""Line shapes: a line without its digits, read once by the strict rules, so that its siblings can be read as columns.
+
+A shape is exact: every byte outside the digit runs is part of it, and each run's length is bounded so that the strict
+rules would read a sibling in the same way. What cannot be bounded so (a value with an exponent, text with digits, rules
+whose own words hold digits, two records on a line) stays with the strict rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+from kvdiag.lines.columns import BATCH_FAMILIES, TAGS, cells, column_of
+from kvdiag.lines.formats import formats
+from kvdiag.lines.matcher import match_message
+from kvdiag.lines.record import Record
+
+MOST_RUNS = 64
+LONGEST_WHOLE = 18
+"""Digits of a whole number that fit 64 bits."""
+LONGEST_REAL = 15
+"""Digits of a decimal number that a double holds exactly, so that one division gives what ``float()`` gives."""
+_LONGEST_LINE = 4096
+_RUNS = re.compile(rb"([0-9]+)")
+_NUMBER = re.compile(r"([+-]?)[0-9]+(?:\.([0-9]+))?")
+_TAG = re.compile(r"([A-Z_]+)([0-9]+)")
+
+
+class Action(IntEnum):
+    """What is done with a line of a known shape; the numbers are those of kernel.c."""
+
+    STRICT = 0
+    NOISE = 1
+    COLUMNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The bounds of one run of digits; `canonical` refuses a leading zero."""
+
+    shortest: int
+    longest: int
+    canonical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value of the line: a number made of one run (and of the run after it, as `decimals`), or a constant's text."""
+
+    name: str
+    kind: str
+    run: int = -1
+    decimals: int = 0
+    negative: bool = False
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Which runs hold date and time (-1 where the prefix has none), and which run each rank tag's number."""
+
+    date: int = -1
+    time: int = -1
+    milliseconds: bool = False
+    tags: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape: its literals (one more than runs; the last holds the line end), and what its siblings are."""
+
+    literals: tuple[bytes, ...]
+    runs: tuple[Run, ...]
+    action: Action
+    record: Record
+    fields: tuple[Field, ...] = ()
+    prefix: Prefix = Prefix()
+
+
+def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape | None:
+    """The shape of the line `raw` (with its line end), whose only record is `record`; None where it must not have one.
+
+    `quiet` says whether the siblings of a record that is no batch line need only be counted.
+    """
+    pieces = _RUNS.split(raw)
+    literals, runs = tuple(pieces[0::2]), pieces[1::2]
+    message = record.message.encode("utf-8", "replace")
+    at = raw.find(message)
+    if (
+        record.damaged
+        or len(raw) > _LONGEST_LINE
+        or len(runs) > MOST_RUNS
+        or not raw.endswith(b"\n")
+        or b"\r" in raw[:-2]
+        or at < 0
+    ):
+        return None
+    if raw.count(message) != 1 or b"\xef\xbf\xbd" in message or _within_run(raw, at) or _within_run(raw, at + len(message)):
+        return None
+    head = len(_RUNS.findall(raw[:at]))
+    inner = len(_RUNS.findall(message))
+    prefix = _prefix(record, runs[:head])
+    if prefix is None or _prefixes(literals) != record.prefixed:
+        return None
+    bounds = [Run(len(run), len(run)) for run in runs]
+    for _, run in prefix.tags:
+        bounds[run] = Run(1, 5, canonical=True)
+    for run in range(head, head + inner):
+        decimals = run > head and literals[run] == b"."
+        bounds[run] = Run(len(runs[run]), len(runs[run])) if decimals else Run(1, LONGEST_WHOLE)
+    action, fields = Action.STRICT, None
+    if not _digits_matter(record.message):
+        if record.family in BATCH_FAMILIES:
+            fields = _fields(record.message, runs[head : head + inner], head)
+            action = Action.STRICT if fields is None else Action.COLUMNS
+        elif quiet(record):
+            action = Action.NOISE
+    for value in fields or ():
+        if value.decimals:
+            bounds[value.run] = Run(1, LONGEST_REAL - value.decimals)
+    return Shape(literals, tuple(bounds), action, record, tuple(fields or ()), prefix)
+
+
+def _within_run(raw: bytes, at: int) -> bool:
+    return raw[at - 1 : at].isdigit() and raw[at : at + 1].isdigit()
+
+
+def _prefixes(literals: tuple[bytes, ...]) -> int:
+    """How many places of the line could begin SGLang's prefix, whatever the digits are."""
+    return sum(before.endswith(b"[") and after[:1] in (b"-", b":") for before, after in pairwise(literals))
+
+
+def _prefix(record: Record, runs: list[bytes]) -> Prefix | None:
+    """The places of date, time and tags among the runs before the message; None where they are not the last of them."""
+    if not record.prefixed:
+        return Prefix()
+    date, time = re.findall("[0-9]+", record.date), re.findall("[0-9]+", record.time)
+    tags = _TAG.findall(record.rank.text)
+    expected = [*date, *time, *(number for _, number in tags)]
+    first = len(runs) - len(expected)
+    if first < 0 or [run.decode() for run in runs[first:]] != expected:
+        return None
+    at_time = first + len(date)
+    at_tags = at_time + len(time)
+    numbered = tuple((name, at_tags + index) for index, (name, _) in enumerate(tags))
+    if any(tag not in TAGS for tag, _ in tags):
+        return None
+    return Prefix(first if date else -1, at_time, len(time) == 4, numbered)
+
+
+def _fields(message: str, runs: list[bytes], first: int) -> list[Field] | None:
+    """The values of a batch line as runs; every run of the message must belong to one. None where one cannot be bound."""
+    match = match_message(message)
+    if match is None:
+        return None
+    fields: list[Field] = []
+    kinds = cells()
+    at = 0
+    for name, kind, text in match.values:
+        inside = _RUNS.findall(text.encode())
+        if inside != runs[at : at + len(inside)]:
+            return None
+        number = _NUMBER.fullmatch(text)
+        decimals = len(number.group(2) or "") if number else 0
+        if not inside:
+            fields.append(Field(name, kind, text=text))
+        elif number is None or kinds[column_of(name)] in ("text", "truth") or decimals >= LONGEST_REAL:
+            return None
+        else:
+            fields.append(Field(name, kind, first + at, decimals, number.group(1) == "-"))
+        at += len(inside)
+    return fields if at == len(runs) else None
+
+
+def _digits_matter(message: str) -> bool:
+    """Whether a rule that was looked at for this message has digits among its own words."""
+    return any(variant.digits for variant in formats().candidates(message.rstrip()))

@@ -1,0 +1,90 @@
+"""Logs by blocks of whole lines, for readers that look at many lines at once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any, cast
+
+from kvdiag.reading.line import Input, Line
+from kvdiag.reading.source import LONGEST_LINE, open_log
+
+FIRST = 1 << 18
+LARGEST = 1 << 22
+"""Bytes of the first block and of the largest: blocks double, so that the start-up part of a big log is there soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines, each with its line end, and where the first begins in the (unpacked) input.
+
+    `cut` is set on a block of one line of which only the beginning is there.
+    """
+
+    data: bytes
+    offset: int
+    cut: bool = False
+
+
+def read_blocks(path: str, seen: Input) -> Iterator[Block]:
+    """The log at `path` in blocks of whole lines; bytes and damage go into `seen`, its lines are for the caller to count.
+
+    The last line gets the line end it may lack. Of a line longer than what is kept of one, the beginning comes alone.
+    Memory is bounded by a few blocks.
+    """
+    with open_log(path) as opened:
+        stream = opened if hasattr(opened, "readline") else cast("IO[bytes]", io.BufferedReader(cast("Any", opened), 1 << 20))
+        offset, want = 0, FIRST
+        while data := _read(stream.read, want, seen):
+            begin, offset, tail = offset, offset + len(data), b""
+            if not data.endswith(b"\n"):
+                tail = _read(stream.readline, LONGEST_LINE, seen)
+                data, offset = data + tail, offset + len(tail)
+            if len(tail) == LONGEST_LINE and not tail.endswith(b"\n"):
+                yield from _around_long_line(data, begin)
+                offset += _skip_line(stream, seen)
+            else:
+                yield Block(data if data.endswith(b"\n") else data + b"\n", begin)
+            want = min(want * 2, LARGEST)
+
+
+def _around_long_line(data: bytes, begin: int) -> Iterator[Block]:
+    """The whole lines of `data`, and the beginning of the too long line it ends in."""
+    whole = data.rfind(b"\n") + 1
+    if whole:
+        yield Block(data[:whole], begin)
+    yield Block(data[whole : whole + LONGEST_LINE] + b"\n", begin + whole, cut=True)
+
+
+def _skip_line(stream: IO[bytes], seen: Input) -> int:
+    """Reads to the end of a line; the bytes passed over."""
+    skipped = 0
+    while tail := _read(stream.readline, LONGEST_LINE, seen):
+        skipped += len(tail)
+        if tail.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _read(read: Any, size: int, seen: Input) -> bytes:
+    """What `read` gives, nothing where the compressed data is damaged there."""
+    if seen.truncated:
+        return b""
+    try:
+        data: bytes = read(size)
+    except Exception as error:
+        seen.truncated = f"the compressed data ends or breaks after {seen.bytes} bytes: {error}"
+        return b""
+    seen.bytes += len(data)
+    return data
+
+
+def line_of(raw: bytes, number: int, seen: Input, *, cut: bool = False) -> Line:
+    """One physical line of a block (its line end may be there) as `read_lines` gives it."""
+    bare = raw.removesuffix(b"\n")
+    text = bare[:LONGEST_LINE].rstrip(b"\r").decode("utf-8", "replace")
+    long = cut or len(bare) > LONGEST_LINE
+    seen.undecodable += "\ufffd" in text
+    seen.long_lines += long
+    return Line(number, text, cut=long)

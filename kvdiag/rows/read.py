@@ -1,0 +1,84 @@
+"""From logs to chunks of rows, and to Arrow tables, a bounded piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvdiag.lines import Record, read_records
+from kvdiag.lines.chunk import Chunk, Texts, of_records
+from kvdiag.lines.columns import BATCH_FAMILIES
+from kvdiag.lines.scan import Scanned, Scanner
+from kvdiag.reading import Input, read_lines
+from kvdiag.reading.blocks import read_blocks
+from kvdiag.rows.arrow import table_of
+from kvdiag.rows.clock import Clock
+from kvdiag.starts import Assembly
+from kvdiag.starts.assemble import tells_death
+
+if TYPE_CHECKING:
+    import pyarrow
+
+STRICT_ROWS = 1 << 14
+_NO_START = (*BATCH_FAMILIES, "retract")
+"""Families that are many and do not bear on where a server start begins."""
+
+
+@dataclass
+class Rows:
+    """Chunks of one log with what spans them: texts, the clock, and at which lines another server start begins."""
+
+    texts: Texts
+    clock: Clock = field(default_factory=Clock)
+    assembly: Assembly = field(default_factory=Assembly)
+    begins: list[int] = field(default_factory=list)
+
+    def start(self, chunk: Chunk, records: list[Record]) -> Any:
+        """The number of the server start each row belongs to; `records` are the strict ones up to the chunk's end."""
+        for record in records:
+            if record.family not in _NO_START:
+                self.assembly.add(record)
+                if self.assembly.begun() > len(self.begins):
+                    self.begins.append(record.line.number)
+        return np.searchsorted(np.array(self.begins, np.int64), chunk.lines, side="right")
+
+
+def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Chunk, list[Record], Texts]]:
+    """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read."""
+    scanner = Scanner(_bears_on_nothing, seen)
+    for block in read_blocks(path, seen):
+        found: Scanned = scanner.scan(block)
+        yield found.rows, found.records, scanner.texts
+        if progress:
+            progress(seen.bytes)
+
+
+def _bears_on_nothing(record: Record) -> bool:
+    return record.family is None and record.prefixed and not tells_death(record.message)
+
+
+def strict_chunks(path: str, seen: Input) -> Iterator[tuple[Chunk, list[Record], Texts]]:
+    """As `chunks`, by the strict rules alone: what the fast path is tested against (line offsets are not known here)."""
+    texts = Texts()
+    held: list[Record] = []
+    for record in read_records(read_lines(path, seen)):
+        held.append(record)
+        if len(held) >= STRICT_ROWS:
+            yield of_records(held, {}, texts), held, texts
+            held = []
+    yield of_records(held, {}, texts), held, texts
+
+
+def tables(
+    path: str, seen: Input, *, strict: bool = False, progress: Callable[[int], None] | None = None
+) -> Iterator[pyarrow.Table]:
+    """The timeline of one log as Arrow tables, one a block, each with the columns that occur in it."""
+    rows: Rows | None = None
+    for chunk, records, texts in strict_chunks(path, seen) if strict else chunks(path, seen, progress):
+        rows = rows or Rows(texts)
+        start = rows.start(chunk, records)
+        if len(chunk):
+            yield table_of(path, chunk, start, rows.clock.stamps(chunk), texts)

@@ -1,0 +1,118 @@
+"""The fast path gives the table that the strict rules give, on every fixture and on generated logs with rare shapes."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+
+import pytest
+
+from kvdiag.lines import kernel
+from kvdiag.rows.frame import frame
+from tests.conftest import FIXTURES, ROOT
+
+LOGS = sorted(FIXTURES.rglob("*.log"))
+
+
+def load(path):
+    """A module that is no part of the package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+make_log = load(ROOT / "bench" / "make_log.py")
+load(ROOT / "hatch_build.py").build()
+WALKS = [pytest.param(True, id="kernel"), pytest.param(False, id="numpy")]
+
+
+@pytest.fixture(autouse=True)
+def walk(request, monkeypatch):
+    """The compiled walk where it was built, or numpy's."""
+    compiled = getattr(request, "param", True)
+    if compiled and kernel.library() is None:
+        pytest.skip("there is no C compiler here")
+    if not compiled:
+        monkeypatch.setattr("kvdiag.lines.scan.library", lambda: None)
+
+
+def assert_same(path):
+    import pyarrow as pa
+
+    fast, strict = (frame([str(path)], strict=strict).drop(columns="offset") for strict in (False, True))
+    assert list(fast.columns) == list(strict.columns)
+    assert pa.Table.from_pandas(fast).equals(pa.Table.from_pandas(strict))
+    return fast
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("path", LOGS, ids=[path.parent.name for path in LOGS])
+def test_fixtures_give_the_same_table(path):
+    assert_same(path)
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("seed", range(10))
+def test_generated_logs_with_rare_shapes_give_the_same_table(seed, tmp_path):
+    path = tmp_path / "generated.log"
+    wrapper = ["none", "none", "kubectl", "ray"][seed % 4]
+    options = {"every_variant": True, "rare": 0.05, "milliseconds": seed % 2 == 1, "ranks": 1 + seed % 4}
+    make_log.write_log(path, size=150_000, seed=seed, wrapper=wrapper, **options)
+    assert len(assert_same(path)) > 500
+
+
+DAMAGE = [
+    lambda line, n: line[: n % (len(line) + 1)],
+    lambda line, n: line.replace(b": ", b": -", 1 + n % 4),
+    lambda line, n: line.replace(b"1", b"1" * (n % 30)),
+    lambda line, n: line.replace(b".", b"", 1 + n % 2),
+    lambda line, n: line.replace(b".", b".0", 1 + n % 2),
+    lambda line, n: line.replace(b"0", b"", n % 9),
+    lambda line, n: line.replace(b"2025-01-15", b"2025-%02d-30" % (n % 15)),
+    lambda line, n: line.replace(b" 1", b" 7", 1 + n % 2),
+    lambda line, n: line + line[: n % 3 * 100],
+    lambda line, n: line.replace(b"#", b"\xff", 1 + n % 5),
+    lambda line, n: line.replace(b"TP", b"TP0", 1 + n % 2),
+    lambda line, n: b"#" * (n % 300) + line,
+    lambda line, n: line.replace(b"True", b"None").replace(b"0.", b"nan", n % 3),
+    lambda line, n: line.replace(b", ", b"\r", n % 3),
+    lambda line, n: b" " * (n % 9) + line[:0],
+]
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+def test_damaged_lines_are_read_as_the_strict_rules_read_them(tmp_path):
+    rng = random.Random(11)
+    path = tmp_path / "damaged.log"
+    make_log.write_log(path, size=200_000, seed=3, every_variant=True, rare=0.02)
+    lines = path.read_bytes().split(b"\n")
+    damaged = [rng.choice(DAMAGE)(line, rng.randrange(1000)) if rng.random() < 0.1 else line for line in lines]
+    path.write_bytes(b"\n".join(damaged))
+    assert len(assert_same(path)) > 700
+
+
+def test_a_new_shape_in_the_middle_is_not_lost(tmp_path):
+    path = tmp_path / "log"
+    old = (
+        b"[2025-01-15 10:00:40] Decode batch, #running-req: 93, #token: 185398, token usage: 0.42, cuda graph: True, "
+        b"gen throughput (token/s): 2285.03, #queue-req: 0\n"
+    )
+    new = old.replace(b"cuda graph: True", b"accept len: 2.71, accept rate: 0.55, cuda graph: True")
+    path.write_bytes(old * 5000 + new + old * 5000)
+    table = assert_same(path)
+    assert len(table) == 10001
+    assert table["accept len"].count() == 1
+    assert table["line"].iloc[5000] == 5001
+
+
+def test_offsets_lead_to_the_lines(tmp_path):
+    path = tmp_path / "log"
+    make_log.write_log(path, size=300_000, seed=5)
+    table = frame([str(path)])
+    data = path.read_bytes()
+    for row in table.sample(50, random_state=1).itertuples():
+        assert b" batch" in data[row.offset : data.index(b"\n", row.offset)]
+        assert data.count(b"\n", 0, row.offset) == row.line - 1
