@@ -6,15 +6,22 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
 from kvdiag.errors import InputError
+from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.line import Input, Line
+from kvdiag.reading.unwrap import Unwrapper
 
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 20
 """Bytes of one line that are kept; the rest is skipped and the line marked as cut."""
+
+_RECORD = (b"[2", b"[1", b"[0")
+"""A bare record begins with its date or time."""
+_JOINED = "\u23ce".encode()
 
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _KNOWN_BINARY = {
@@ -81,17 +88,30 @@ def _decompressed(raw: IO[bytes], kind: str) -> IO[bytes]:
 
 
 def read_lines(path: str, seen: Input) -> Iterator[Line]:
-    """The physical lines of the log at `path`, decoded; counts go into `seen`.
+    """The lines of the log at `path`, decoded and without what they were wrapped in; counts go into `seen`.
 
-    Line ends are LF, CRLF or a lone CR (progress bars). Bytes that are no UTF-8 become U+FFFD. A damaged compressed
-    file gives the lines before the damage and says so in ``seen.truncated``.
+    Line ends are LF, CRLF or a lone CR (progress bars); text is UTF-8 or UTF-16, and bytes that are neither become
+    U+FFFD. An export that joined lines by a mark for their ends counts as these lines. A damaged compressed file gives
+    the lines before the damage and says so in ``seen.truncated``.
     """
+    unwrapper = Unwrapper()
+    joined = 0
     with open_log(path) as stream:
-        for number, raw, cut in _split(stream, seen):
+        for physical, raw, cut in _split(stream, seen):
+            number = physical + joined
             text = raw.decode("utf-8", "replace")
             if "\ufffd" in text:
                 seen.undecodable += 1
-            yield Line(number, text, cut=cut)
+            if _JOINED in raw:
+                inner = list(unwrapper.lines(number, text, cut=cut))
+                yield from (replace(line, number=number + index) for index, line in enumerate(inner))
+                joined += max(0, len(inner) - 1)
+            elif raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw:
+                yield Line(number, text, cut=cut)
+            else:
+                yield from unwrapper.lines(number, text, cut=cut)
+    yield from unwrapper.rest(seen.lines + joined)
+    seen.lines += joined
 
 
 def _split(stream: IO[bytes], seen: Input) -> Iterator[tuple[int, bytes, bool]]:
@@ -121,6 +141,7 @@ def _split(stream: IO[bytes], seen: Input) -> Iterator[tuple[int, bytes, bool]]:
 
 
 def _blocks(stream: IO[bytes], seen: Input) -> Iterator[bytes]:
+    to_utf8 = ToUtf8()
     while True:
         try:
             block = stream.read(BLOCK)
@@ -130,7 +151,7 @@ def _blocks(stream: IO[bytes], seen: Input) -> Iterator[bytes]:
         except Exception as error:
             seen.truncated = f"the compressed data is damaged after {seen.bytes} bytes: {error}"
             return
+        seen.bytes += len(block)
+        yield to_utf8(block)
         if not block:
             return
-        seen.bytes += len(block)
-        yield block

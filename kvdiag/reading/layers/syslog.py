@@ -1,0 +1,21 @@
+"""journald's text outputs and syslog: a time, a host, a unit with its process."""
+
+from __future__ import annotations
+
+from kvdiag.reading.layers.layer import DIGITS, LETTERS, Layer, pattern_layer
+
+_UNIT = r"(?P<stream>[\w.-]{1,255} [^\s\[\]:]{1,128})(?:\[\d+\])?:(?: |$)"
+_BSD = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_FULL = r"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [A-Z+\d:-]{1,6}"
+_STRUCTURED = r"(?:-|(?:\[(?:[^\]\\]|\\.)*+\])+)(?: \ufeff?|$)"
+_5424 = rf"(?P<time>{_ISO}|-) (?P<stream>\S{{1,255}} \S{{1,48}}) \S{{1,128}} \S{{1,32}} {_STRUCTURED}"
+
+LAYERS: tuple[Layer, ...] = (
+    pattern_layer("journald-short", LETTERS, ":", rf"(?P<time>{_BSD}) {_UNIT}"),
+    pattern_layer("journald-full", LETTERS, ":", rf"(?P<time>{_FULL}) {_UNIT}"),
+    pattern_layer("journald-iso", DIGITS, ":", rf"(?P<time>{_ISO}) {_UNIT}"),
+    pattern_layer("journald-monotonic", frozenset("["), "] ", rf"\[ *(?P<time>\d+\.\d{{6}})\] {_UNIT}"),
+    pattern_layer("syslog-bsd", frozenset("<"), ">", rf"<\d{{1,3}}>(?P<time>{_BSD}) (?:{_UNIT})?"),
+    pattern_layer("syslog", frozenset("<"), ">", rf"<\d{{1,3}}>\d{{1,2}} {_5424}"),
+)

@@ -1,0 +1,64 @@
+"""From a physical line to the lines a program printed: colours, carriage returns and wrappers taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kvdiag.reading.layers import Held, peel, within
+from kvdiag.reading.layers.layer import Peeled
+from kvdiag.reading.line import Line
+
+_ESCAPE = r"(?:\x1b|\^\[|#033|\\x1b|\\u001b|\\033)"
+_ESCAPES = re.compile(rf"{_ESCAPE}(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{{0,500}}(?:\x07|\x1b\\)|[@-Z\\-_])|\x9b[0-?]*[ -/]*[@-~]")
+_MARKS = ("\x1b", "\x9b", "^[[", "#033[", "\\x1b[", "\\u001b[", "\\033[")
+_COLOUR = re.compile(r"\[\d{0,3}(?:;\d{1,3}){0,4}m")
+_JOINED = "\u23ce"
+"""What some exports put in place of a line's end."""
+_DEEPEST = 8
+
+
+class Unwrapper:
+    """Takes physical lines in order; holds the beginning of a line that its wrapper gives in parts."""
+
+    def __init__(self) -> None:
+        self._held: Held = {}
+
+    def lines(self, number: int, text: str, *, cut: bool) -> Iterator[Line]:
+        """The lines inside one physical line, none where it is only a part of one."""
+        for inner in self._unfold(Peeled(text), 0):
+            yield Line(number, inner.text, inner.stream, inner.time, cut)
+
+    def _unfold(self, outer: Peeled, depth: int) -> Iterator[Peeled]:
+        """Wrappers can stand around a joined line and around each of what was joined."""
+        for peeled in peel(_plain(outer.text), self._held):
+            inner = within(outer, peeled)
+            pieces = _pieces(_plain(inner.text))
+            if pieces == [inner.text] or depth >= _DEEPEST:
+                yield inner
+                continue
+            for piece in pieces:
+                yield from self._unfold(Peeled(piece, inner.stream, inner.time), depth + 1)
+
+    def rest(self, number: int) -> Iterator[Line]:
+        """Beginnings whose end never came."""
+        for held in self._held.values():
+            yield Line(number, held.text, held.stream, held.time, cut=True)
+        self._held.clear()
+
+
+def _plain(text: str) -> str:
+    """The text without colours and other terminal commands, and without a byte order mark from a joined file."""
+    if any(mark in text for mark in _MARKS):
+        text = _ESCAPES.sub("", text)
+    if text.startswith("[") and _COLOUR.match(text):
+        text = _COLOUR.sub("", text)
+    return text.lstrip("\ufeff")
+
+
+def _pieces(text: str) -> list[str]:
+    """The lines a physical line was joined from: redrawn progress bars, and exports that mark a line's end."""
+    if "\r" not in text and _JOINED not in text:
+        return [text]
+    pieces = re.split(rf"\r+| ?{_JOINED} ?", text)
+    return [piece for piece in pieces if piece and not piece.isspace()]
