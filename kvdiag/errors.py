@@ -49,3 +49,11 @@ class UnknownWordError(KvdiagError):
 
 class CannotSizeError(KvdiagError):
     """No formula is known for this architecture, dtype or argument: refused rather than guessed."""
+
+
+class BaselineError(KvdiagError):
+    """A baseline file is missing or not one that kvdiag wrote."""
+
+
+class PolicyError(KvdiagError):
+    """A policy file is not TOML, or asks for something there is not; the message has path, line and column."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis, diagnose
@@ -28,8 +28,9 @@ _NEIGHBOURS = {
 class _Watch:
     """Looks at the records of one input as they pass: counts, what no rule knows, the last exception, neighbours."""
 
-    def __init__(self, seen: Input) -> None:
+    def __init__(self, seen: Input, tap: Callable[[Record], None] | None = None) -> None:
         self.seen = seen
+        self.tap = tap
         self.unmatched = 0
         self.samples: list[tuple[int, str]] = []
         self.last_exception = ""
@@ -45,6 +46,8 @@ class _Watch:
                     self.samples.append((record.line.number, record.message))
             elif not record.prefixed:
                 self._loose(record.message)
+            if self.tap is not None:
+                self.tap(record)
             yield record
 
     def _loose(self, message: str) -> None:
@@ -55,8 +58,15 @@ class _Watch:
                 self.neighbours.add(name)
 
 
-def explain(paths: list[str], *, config: str | None = None, model: str | None = None, release: str | None = None) -> Diagnosis:
-    """Reads the logs at `paths` and diagnoses every server start in them.
+def explain(
+    paths: list[str],
+    *,
+    config: str | None = None,
+    model: str | None = None,
+    release: str | None = None,
+    tap: Callable[[Record], None] | None = None,
+) -> Diagnosis:
+    """Reads the logs at `paths` and diagnoses every server start in them; `tap` sees each record as it passes.
 
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
@@ -66,7 +76,7 @@ def explain(paths: list[str], *, config: str | None = None, model: str | None = 
     watches: list[_Watch] = []
     assembly = Assembly()
     for index, path in enumerate(paths):
-        watch = _Watch(Input(path))
+        watch = _Watch(Input(path), tap)
         for record in watch.through(read_records(read_lines(path, watch.seen))):
             assembly.add(record, index)
         inputs.append(watch.seen)

@@ -1,0 +1,30 @@
+"""``kvdiag baseline``: what a start is now, as a small file to compare later starts with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kvdiag.cli.gate_arguments import add_model_arguments, one_log
+from kvdiag.cli.output import deliver
+from kvdiag.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kvdiag baseline``."""
+    parser.add_argument("log", metavar="LOG", help="log file, or - for standard input")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_model_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the baseline of the last start in the log."""
+    from kvdiag.gate import observe, write_baseline
+    from kvdiag.reports.safe import safe
+
+    log = one_log(arguments.log)
+    observed = observe(log, config=arguments.config, model=arguments.model, release=arguments.release)
+    if observed.earlier_starts:
+        print(f"kvdiag: {safe(log)}: {observed.earlier_starts + 1} starts, the baseline is of the last", file=sys.stderr)
+    deliver(write_baseline(observed.snapshot), arguments.output)
+    return ExitCode.DONE

@@ -1,0 +1,23 @@
+"""Arguments that the commands of the gate share."""
+
+from __future__ import annotations
+
+import argparse
+
+from kvdiag.cli.output import expand
+from kvdiag.errors import InputError
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the model's config and the release come from, as for ``explain``."""
+    parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
+    parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
+    parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+
+
+def one_log(pattern: str) -> str:
+    """The one log that `pattern` names. Raises InputError where a glob names several."""
+    paths = expand([pattern])
+    if len(paths) != 1:
+        raise InputError(f"{pattern}: names {len(paths)} files; a baseline is of one log, give one (e.g. {paths[0]})")
+    return paths[0]

@@ -1,0 +1,55 @@
+"""The diagnostics of the gate and what a change of each number means, as ``rules/drift`` documents them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kvdiag import rulebook
+
+LEVELS = ("note", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A diagnostic of the gate: its title, what it means, what to do."""
+
+    code: str
+    title: str
+    meaning: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a change of a number means: its code, its kind (capacity, setting, reading), and which way is better."""
+
+    code: str
+    kind: str
+    better: str
+
+
+@lru_cache(maxsize=1)
+def _documents() -> dict[str, dict[str, Any]]:
+    return {document.pop("_file"): document for document in rulebook.load("drift")}
+
+
+@lru_cache(maxsize=1)
+def codes() -> dict[str, Code]:
+    """Every diagnostic of the gate by its code."""
+    return {code: Code(code, e["title"], e["meaning"], e["advice"]) for code, e in _documents()["codes.toml"].items()}
+
+
+@lru_cache(maxsize=256)
+def meaning_of(number: str) -> Meaning:
+    """What a change of the number of that name means."""
+    table = _documents()["numbers.toml"]
+    entry = table.get(number) or table["default"]
+    return Meaning(entry["code"], entry["kind"], entry["better"])
+
+
+@lru_cache(maxsize=1)
+def argument_rules() -> dict[str, frozenset[str]]:
+    """The lists of ``rules/drift/arguments.toml``."""
+    return {name: frozenset(values) for name, values in _documents()["arguments.toml"].items()}

@@ -1,0 +1,139 @@
+"""Release, model, arguments, verdicts and findings of two starts held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kvdiag.checks import Finding
+from kvdiag.gate.arguments import from_shared_memory
+from kvdiag.gate.budget import budget_of
+from kvdiag.gate.model import Drift, Snapshot
+from kvdiag.gate.words import change_of, only_in_one_release, releases_differ, shown
+
+_BUDGET_CHECKS = frozenset(
+    {"rest_memory", "max_total_num_tokens", "mem_fraction_static", "memory_after_pool", "max_running_requests",
+     "swa_max_total_num_tokens", "max_mamba_cache_size"}
+)  # fmt: skip
+"""Checks that need free memory: on a server without a GPU their verdict depends on which reading was printed."""
+
+
+_DERIVED = "without a GPU it comes from the machine's memory unless it is given; the pool is capped, so it moves nothing"
+
+
+def compare_facts(before: Snapshot, after: Snapshot) -> list[Drift]:
+    """Drifts of everything but numbers and lines."""
+    found = [*_release(before, after), *_model(before, after), *_arguments(before, after), *_ready(before, after)]
+    found += _checks(before, after)
+    return found
+
+
+def _release(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
+    if releases_differ(before, after):
+        first, second = _range(before), _range(after)
+        yield Drift("KV823", "error", "release", f"SGLang {first} -> {second}", "", first, second)
+
+
+def _range(snapshot: Snapshot) -> str:
+    first, last = snapshot.release or ("?", "?")
+    return first if first == last else f"{first}..{last}"
+
+
+def _model(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
+    for key in ("name", "architecture", "dtype"):
+        old, new = before.model.get(key), after.model.get(key)
+        if old is not None and new is not None and old != new:
+            yield Drift("KV824", "error", f"model {key}", f"model {change_of(key, old, new)}", "", old, new)
+
+
+def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
+    """Arguments by value; where one log states none at all there is nothing to compare."""
+    a, b = before.arguments, after.arguments
+    if not a or not b:
+        return
+    lines = ((before.arguments_line,), (after.arguments_line,))
+    one_sided = []
+    for name in sorted({*a, *b}):
+        old, new = a.get(name), b.get(name)
+        if _plain(old) == _plain(new):
+            continue
+        if only_in_one_release(name, before, after):
+            one_sided.append(name)
+            continue
+        level, reason = _argument(name, before, after)
+        said = change_of(name, old, new) if not (isinstance(old, dict) and isinstance(new, dict)) else _leaves(name, old, new)
+        yield Drift("KV821", level, name, said, reason, shown(old), shown(new), (), None, *lines)
+    if one_sided:
+        said = f"{len(one_sided)} arguments that only one of the two releases has: {', '.join(one_sided)}"
+        yield Drift("KV822", "note", "arguments", said, follows="KV823", baseline_lines=lines[0], lines=lines[1])
+
+
+def _plain(value: Any) -> Any:
+    """Numbers by value, sequences as lists: ``1`` and ``1.0`` are the same, a tuple is a list once it was JSON."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _argument(name: str, before: Snapshot, after: Snapshot) -> tuple[str, str]:
+    """Level and reason of a changed argument."""
+    a, b = budget_of(before), budget_of(after)
+    shared = before.on_shared_memory and after.on_shared_memory
+    if shared and name in from_shared_memory() and a is not None and b is not None and a.is_capped and b.is_capped:
+        return "warning", _DERIVED
+    differ = releases_differ(before, after)
+    return "error", "the release changed too, and its default may be another" if differ else ""
+
+
+def _leaves(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    """The parts of a nested argument that differ."""
+    parts = []
+    for key in sorted({*old, *new}):
+        x, y = old.get(key), new.get(key)
+        if _plain(x) == _plain(y):
+            continue
+        both = isinstance(x, dict) and isinstance(y, dict)
+        parts.append(_leaves(f"{name}.{key}", x, y) if both else change_of(f"{name}.{key}", x, y))  # type: ignore[arg-type]
+    return ", ".join(parts)
+
+
+def _ready(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
+    if before.ready and not after.ready:
+        yield Drift("KV833", "error", "start", "the baseline's server came up, this one did not", "", "ready", "not ready")
+    elif after.ready and not before.ready:
+        yield Drift("KV833", "note", "start", "the server came up; the baseline's did not", "", "not ready", "ready")
+
+
+def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
+    old = {(c.name, c.role): c for c in before.checks}
+    shared = before.on_shared_memory and after.on_shared_memory
+    for check in after.checks:
+        was = old.get((check.name, check.role))
+        if check.verdict == "disagree" and (was is None or was.verdict != "disagree"):
+            said = f"{check.name} disagrees with the arithmetic ({check.formula})"
+            yield Drift(
+                "KV831", "error", check.name, said, "", was.verdict if was else None, "disagree", (), check.role,
+                (was.line,) if was else (), (check.line,),
+            )  # fmt: skip
+        elif check.verdict == "unknown" and was is not None and was.verdict == "agree":
+            if shared and check.name in _BUDGET_CHECKS:
+                continue
+            said = f"{check.name} agreed with the arithmetic and cannot be checked in this log"
+            yield Drift("KV832", "warning", check.name, said, "", "agree", "unknown", (), check.role, (was.line,), (check.line,))
+
+
+def finding_drifts(findings: list[Finding], before: Snapshot | None) -> list[Drift]:
+    """A drift for each finding the baseline does not have; with a baseline only errors, as the others come with the load.
+
+    The finding that a number disagrees is left out: it is KV831 here.
+    """
+    known = set(before.findings) if before is not None else set()
+    found = []
+    for finding in findings:
+        if finding.code in known or finding.code == "KV101" or (before is not None and finding.level != "error"):
+            continue
+        said = f"{finding.code}: {finding.title}. {finding.message}"
+        found.append(Drift("KV834", finding.level, finding.code, said, finding.advice, None, finding.code, lines=finding.lines))
+    return found

@@ -1,0 +1,214 @@
+"""The numbers of two starts held against each other: what changed, what only follows from it, what is noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvdiag.gate.budget import Budget, budget_of
+from kvdiag.gate.causes import cell_reason
+from kvdiag.gate.codes import meaning_of
+from kvdiag.gate.consequences import follows, told_by_argument
+from kvdiag.gate.decompose import decompose
+from kvdiag.gate.model import Drift, Snapshot, Stated
+from kvdiag.gate.noise import SHARED, noise_of
+from kvdiag.gate.ranks import match_ranks
+from kvdiag.gate.words import SPECULATION, amount, changed_arguments, known_differences, places, releases_differ
+from kvdiag.quantity import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A number that some ranks state otherwise in the second log."""
+
+    name: str
+    role: str | None
+    ranks: tuple[str, ...]
+    before: Stated
+    after: Stated
+
+    @property
+    def intervals(self) -> tuple[Interval, Interval] | None:
+        """Both values where both are numbers of one unit."""
+        a, b = self.before.value, self.after.value
+        return (a, b) if isinstance(a, Interval) and isinstance(b, Interval) and a.unit == b.unit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two snapshots with their budgets and all their changes: what the reasons are found in."""
+
+    before: Snapshot
+    after: Snapshot
+    a: Budget | None
+    b: Budget | None
+    changes: tuple[Change, ...]
+    ranks: dict[str, str]
+
+    def changed(self, name: str, rank: str | None = None) -> Change | None:
+        """The change of a number of the target on a rank (any rank by default)."""
+        for change in self.changes:
+            if change.name == name and change.role != "draft" and (rank is None or rank in change.ranks):
+                return change
+        return None
+
+
+def compare_numbers(before: Snapshot, after: Snapshot) -> list[Drift]:
+    """A drift for each number that differs: its direction gives the level, the other numbers its reason."""
+    ranks = match_ranks(before.ranks, after.ranks)
+    pair = Pair(before, after, budget_of(before), budget_of(after), tuple(_changes(before, after, ranks)), ranks)
+    drifts = list(_cell(pair))
+    cell = drifts[0] if drifts else None
+    drifts += [_judge(change, pair, cell) for change in pair.changes]
+    drifts += _missing(before, after, ranks)
+    drifts += _ranks(before, after, ranks)
+    return drifts
+
+
+def _changes(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Change]:
+    """Numbers whose values cannot be the same, the ranks that changed alike together."""
+    second = {(n.name, n.role, rank): n for n in after.numbers for rank in n.ranks}
+    groups: dict[tuple[Stated, Stated], list[str]] = {}
+    for number in before.numbers:
+        if number.name == "bytes_per_token":
+            continue
+        for rank in number.ranks:
+            other = second.get((number.name, number.role, ranks.get(rank, "\0")))
+            if other is not None and not _same(number.value, other.value):
+                groups.setdefault((number, other), []).append(rank)
+    for (a, b), members in groups.items():
+        yield Change(a.name, a.role, tuple(members), a, b)
+
+
+def _same(a: Interval | str, b: Interval | str) -> bool:
+    if isinstance(a, Interval) and isinstance(b, Interval) and a.unit == b.unit:
+        return a.meets(b)
+    return a == b
+
+
+def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
+    """The drift of one change, or the note that it follows from another, or that it is noise."""
+    meaning = meaning_of(change.name)
+    drift = _drift(change, meaning.code, _level(change, meaning.better))
+    told = told_by_argument(change.name, pair.before, pair.after)
+    if told:
+        return replace(drift, level="note", reason=told, follows="KV821")
+    shared = pair.before.on_shared_memory and pair.after.on_shared_memory
+    if meaning.kind == "reading":
+        if shared:
+            return replace(drift, level="note", noise=True, reason=SHARED)
+        root = follows(change, pair, cell)
+        return (
+            replace(drift, level="note", reason=root.reason, follows=root.of) if root else replace(drift, reason=_moved(change))
+        )
+    if meaning.kind == "capacity" and pair.a is not None and pair.b is not None:
+        return _capacity(drift, change, pair, cell)
+    return replace(drift, reason=known_differences(pair.before, pair.after))
+
+
+def _capacity(drift: Drift, change: Change, pair: Pair, cell: Drift | None) -> Drift:
+    assert pair.a is not None
+    assert pair.b is not None
+    values = change.intervals
+    if change.name == "max_total_num_tokens" and values is not None:
+        tokens = int(values[1].low - values[0].low)
+        noise = noise_of(tokens, pair.a, pair.b, pair.before, pair.after)
+        if noise:
+            return replace(drift, level="note", noise=True, reason=noise)
+        return replace(drift, reason=_terms(pair.a, pair.b, pair))
+    root = follows(change, pair, cell)
+    if root is not None:
+        noise = noise_of(pair.b.tokens - pair.a.tokens, pair.a, pair.b, pair.before, pair.after) if root.of == "capacity" else ""
+        if noise:
+            return replace(drift, level="note", noise=True, reason=f"{root.reason}, and that is noise: {noise}")
+        return replace(drift, level="note", reason=root.reason, follows=root.of)
+    if change.name == "pool_tokens" and not pair.before.find("max_total_num_tokens"):
+        noise = noise_of(pair.b.tokens - pair.a.tokens, pair.a, pair.b, pair.before, pair.after)
+        if noise:
+            return replace(drift, level="note", noise=True, reason=noise)
+        return replace(drift, reason=_terms(pair.a, pair.b, pair))
+    return replace(drift, reason=known_differences(pair.before, pair.after))
+
+
+def _terms(a: Budget, b: Budget, pair: Pair) -> str:
+    return "; ".join(f"{t.tokens:+,} tokens {t.cause}: {t.why}" for t in decompose(a, b, pair.before, pair.after))
+
+
+def _moved(change: Change) -> str:
+    values = change.intervals
+    if values is None:
+        return ""
+    least = values[1].low - values[0].high if values[1].low > values[0].high else values[0].low - values[1].high
+    return f"the printed digits leave no less than {float(least / 2**20):,.0f} MiB between the two"
+
+
+def _level(change: Change, better: str) -> str:
+    values = change.intervals
+    if better == "neither" or values is None:
+        return "error"
+    went_up = values[1].low + values[1].high > values[0].low + values[0].high
+    return "warning" if went_up == (better == "more") else "error"
+
+
+def _drift(change: Change, code: str, level: str) -> Drift:
+    at = places(change.ranks)
+    role = f" of the {change.role}" if change.role == "draft" else ""
+    message = f"{change.name}{role}{at}: {amount(change.before.value)} -> {amount(change.after.value)}{_share(change)}"
+    return Drift(
+        code, level, change.name, message, "", change.before.value, change.after.value, change.ranks, change.role,
+        (change.before.line,), (change.after.line,),
+    )  # fmt: skip
+
+
+def _share(change: Change) -> str:
+    values = change.intervals
+    if values is None or values[0].low + values[0].high == 0:
+        return ""
+    middle, other = values[0].low + values[0].high, values[1].low + values[1].high
+    share = f"{float((other - middle) / middle):+.1%}"
+    return f" ({share})" if share not in ("+0.0%", "-0.0%") else ""
+
+
+def _cell(pair: Pair) -> Iterator[Drift]:
+    """Bytes per token, exact where sizing agrees with the log, else as the pool's bytes imply."""
+    a, b = pair.a, pair.b
+    if a is None or b is None or a.cell is None or b.cell is None or a.cell.meets(b.cell):
+        return
+    lines = [next((n.line for n in s.find("kv_pool_bytes", "target")), x.line) for s, x in ((pair.before, a), (pair.after, b))]
+    reason = cell_reason(a, b, pair.before, pair.after)
+    message = f"bytes_per_token: {amount(a.cell)} -> {amount(b.cell)}"
+    yield Drift("KV802", "error", "bytes_per_token", message, reason, a.cell, b.cell, (), None, (lines[0],), (lines[1],))
+
+
+def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Drift]:
+    """Numbers that one of the logs does not state, on ranks that both have."""
+    first = {(n.name, n.role, ranks[rank]): n for n in before.numbers for rank in n.ranks if rank in ranks}
+    second = {(n.name, n.role, rank): n for n in after.numbers for rank in n.ranks if rank in ranks.values()}
+    gone = {n: None for key, n in first.items() if key not in second}
+    new = {n: None for key, n in second.items() if key not in first}
+    for number in gone:
+        level, reason, root = "error", "", ""
+        if before.ready and not after.ready:
+            level, reason, root = "note", "the start did not come as far", "KV833"
+        elif number.role == "draft" and changed_arguments(before, after, SPECULATION):
+            level, reason, root = "note", "speculation is set otherwise", "KV821"
+        elif releases_differ(before, after):
+            level, reason = "warning", "the release is another, and may print it otherwise or not at all"
+        message = f"{number.name}{places(number.ranks)} was {amount(number.value)} and is no longer stated"
+        yield Drift(
+            "KV810", level, number.name, message, reason, number.value, None, number.ranks, number.role, (number.line,), (), root
+        )
+    for number in new:
+        message = f"{number.name}{places(number.ranks)} is {amount(number.value)} and was not stated before"
+        yield Drift("KV812", "note", number.name, message, "", None, number.value, number.ranks, number.role, (), (number.line,))
+
+
+def _ranks(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Drift]:
+    lost = [rank for rank in before.ranks if rank not in ranks]
+    found = [rank for rank in after.ranks if rank not in ranks.values()]
+    if not before.numbers or not after.numbers or not (lost or found):
+        return
+    said = [f"no longer there: {', '.join(lost)}"] if lost else []
+    said += [f"new: {', '.join(found)}"] if found else []
+    first, second = ", ".join(before.ranks), ", ".join(after.ranks)
+    yield Drift("KV811", "error", "ranks", f"ranks that state numbers, {'; '.join(said)}", "", first, second)

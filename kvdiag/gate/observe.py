@@ -1,0 +1,123 @@
+"""From a log to the snapshot of its last start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kvdiag.checks import Check, Diagnosis, StartDiagnosis
+from kvdiag.errors import NotSglangError
+from kvdiag.gate.arguments import kept_arguments, last_part
+from kvdiag.gate.model import Checked, Snapshot, Stated
+from kvdiag.gate.shapes import Shapes
+from kvdiag.pipeline import explain
+from kvdiag.quantity import Interval
+from kvdiag.starts import Number, Start
+
+_WORST = ("disagree", "unknown", "agree")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A log as the gate sees it: the snapshot of its last start, and the diagnosis it was taken from."""
+
+    path: str
+    snapshot: Snapshot
+    diagnosis: Diagnosis
+    start: StartDiagnosis
+
+    @property
+    def earlier_starts(self) -> int:
+        """Starts in the log before the one that was taken."""
+        return len(self.diagnosis.starts) - 1
+
+
+def observe(path: str, *, config: str | None = None, model: str | None = None, release: str | None = None) -> Observation:
+    """Reads the log at `path` and takes the snapshot of the last start in it. Raises what ``explain`` raises."""
+    shapes = Shapes()
+    diagnosis = explain([path], config=config, model=model, release=release, tap=shapes.add)
+    if not diagnosis.starts:
+        raise NotSglangError(f"{path}: no start of an SGLang server in it")
+    last = diagnosis.starts[-1]
+    begin = _first_line(last.start) if len(diagnosis.starts) > 1 else 0
+    return Observation(path, snapshot_of(last, shapes, begin), diagnosis, last)
+
+
+def _first_line(start: Start) -> int:
+    lines = [number.line for number in start.numbers]
+    if start.server_args_line:
+        lines.append(start.server_args_line)
+    lines += [event.record.line.number for event in start.events[:1]]
+    return min(lines, default=0)
+
+
+def snapshot_of(item: StartDiagnosis, shapes: Shapes, begin: int = 0) -> Snapshot:
+    """The snapshot of one start; `begin` is its first line where the log holds earlier ones."""
+    start = item.start
+    possible = start.release.possible if start.release else None
+    release = (str(possible.first), str(possible.last)) if possible and possible.first and possible.last else None
+    return Snapshot(
+        release=release,
+        model=_model(item),
+        arguments=kept_arguments(start.server_args),
+        arguments_line=start.server_args_line,
+        ready=bool(start.events_of("ready")),
+        numbers=_stated(_final(start.numbers)),
+        checks=_checked(item.checks),
+        findings=tuple(sorted({finding.code for finding in item.findings})),
+        shapes=shapes.since(begin),
+    )
+
+
+def _model(item: StartDiagnosis) -> dict[str, str]:
+    start = item.start
+    found: dict[str, str] = {}
+    place = start.server_args.get("model_path")
+    if isinstance(place, str):
+        found["name"] = last_part(place)
+    for name in ("architecture", "dtype"):
+        number = start.first(name)
+        if number is not None:
+            found[name] = str(number.value)
+    return found
+
+
+def _final(numbers: Iterable[Number]) -> list[Number]:
+    """Of a number that a rank states again, the last statement holds (a split printed before and after a cap)."""
+    final: dict[tuple[str, str | None, str], Number] = {}
+    for number in numbers:
+        if number.name not in ("architecture", "dtype"):
+            role = "target" if number.name == "kv_cache_dtype" and number.role is None else number.role
+            final[number.name, role, number.rank] = replace(number, role=role)
+    return list(final.values())
+
+
+def _stated(numbers: list[Number]) -> tuple[Stated, ...]:
+    """Numbers that several ranks state alike become one entry; the order does not depend on who printed first."""
+    groups: dict[tuple[str, str | None, Interval | str], list[Number]] = {}
+    for number in numbers:
+        value = number.interval if number.interval is not None else str(number.value)
+        groups.setdefault((number.name, number.role, value), []).append(number)
+    entries = [
+        Stated(name, role, tuple(sorted(n.rank for n in group)), value, min(n.line for n in group))
+        for (name, role, value), group in groups.items()
+    ]
+    return tuple(sorted(entries, key=lambda e: (e.name, e.role or "", e.ranks)))
+
+
+def _checked(checks: list[Check]) -> tuple[Checked, ...]:
+    """One entry for each number: of its ranks the worst verdict, and everything it was recomputed to."""
+    merged: dict[tuple[str, str | None], Checked] = {}
+    for check in checks:
+        role = check.role if check.role == "draft" else None
+        new = Checked(check.name, role, check.verdict, check.recomputed, check.formula, check.lines[0] if check.lines else 0)
+        old = merged.get((check.name, role))
+        if old is not None:
+            worse = new if _WORST.index(new.verdict) < _WORST.index(old.verdict) else old
+            new = replace(worse, recomputed=_hull(old.recomputed, new.recomputed))
+        merged[check.name, role] = new
+    return tuple(sorted(merged.values(), key=lambda c: (c.name, c.role or "")))
+
+
+def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
+    return a.hull(b) if a is not None and b is not None and a.unit == b.unit else a or b
