@@ -97,7 +97,7 @@ def budget_of(snapshot: Snapshot) -> Budget | None:
 def capacity_of(snapshot: Snapshot) -> Stated | None:
     """The smallest capacity any rank states: max_total_num_tokens, else the tokens of the target's pool."""
     for name, role in (("max_total_num_tokens", None), ("pool_tokens", "target")):
-        numbers = [n for n in snapshot.find(name, role) if isinstance(n.value, Interval)]
+        numbers = [n for n in snapshot.find(name, role) if n.name == name and isinstance(n.value, Interval)]
         if numbers:
             return min(numbers, key=lambda n: _interval(n).low)
     return None
@@ -152,12 +152,8 @@ def _least(numbers: list[Stated]) -> tuple[Interval | None, list[int]]:
 
 
 def _state(snapshot: Snapshot) -> Interval:
-    total = NOTHING
-    for name in ("conv_state_bytes", "ssm_state_bytes"):
-        numbers = [n.value for n in snapshot.find(name) if isinstance(n.value, Interval)]
-        if numbers:
-            total = total + max(numbers, key=lambda value: value.high)
-    return total
+    pools = [n.value for n in snapshot.find("state_pool_bytes") if isinstance(n.value, Interval)]
+    return max(pools, key=lambda value: value.high, default=NOTHING)
 
 
 def _dtype(snapshot: Snapshot) -> str:

@@ -32,7 +32,11 @@ class Meaning:
 
 @lru_cache(maxsize=1)
 def _documents() -> dict[str, dict[str, Any]]:
-    return {document.pop("_file"): document for document in rulebook.load("drift")}
+    """The documents by the name of their file; what begins with an underscore is the rule book's own."""
+    return {
+        d["_path"].replace("\\", "/").rpartition("/")[2]: {k: v for k, v in d.items() if not k.startswith("_")}
+        for d in rulebook.load("drift")
+    }
 
 
 @lru_cache(maxsize=1)
@@ -42,10 +46,10 @@ def codes() -> dict[str, Code]:
 
 
 @lru_cache(maxsize=256)
-def meaning_of(number: str) -> Meaning:
-    """What a change of the number of that name means."""
+def meaning_of(number: str, unit: str) -> Meaning:
+    """What a change of the number of that name means; one that no rule names is a reading if it is bytes, else a setting."""
     table = _documents()["numbers.toml"]
-    entry = table.get(number) or table["default"]
+    entry = table.get(number) or table["other_bytes" if unit == "bytes" else "other"]
     return Meaning(entry["code"], entry["kind"], entry["better"])
 
 

@@ -13,7 +13,7 @@ from kvdiag.quantity import Interval
 if TYPE_CHECKING:
     from kvdiag.gate.numbers import Change, Pair
 
-_AFTER = ("memory_after_pool", "memory_after_graphs", "memory_after_start")
+_AFTER = ("memory_after_pool", "memory_before_graphs", "memory_after_graphs", "memory_after_start")
 _ZERO = Interval.of(0, unit="bytes")
 
 
@@ -137,7 +137,7 @@ def _value(snapshot: Snapshot, name: str, rank: str) -> Interval | None:
 
 def _pools(snapshot: Snapshot, rank: str) -> Interval:
     total = _ZERO
-    for name in ("kv_pool_bytes", "conv_state_bytes", "ssm_state_bytes"):
+    for name in ("kv_pool_bytes", "state_pool_bytes"):
         for number in snapshot.find(name):
             if isinstance(number.value, Interval) and (rank in number.ranks):
                 total = total + number.value

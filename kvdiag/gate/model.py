@@ -71,8 +71,11 @@ class Snapshot:
         return self.arguments.get("device") in ("cpu", "mps", "mlx")
 
     def find(self, name: str, role: str | None = None) -> list[Stated]:
-        """The numbers of that name; with `role` those of that model of a speculative pair, or of no role."""
-        return [n for n in self.numbers if n.name == name and (role is None or n.role in (role, None))]
+        """The numbers of that name, and the further ones of it (``name[2]``); with `role` those of that model, or of none."""
+        further = f"{name}["
+        return [
+            n for n in self.numbers if (n.name == name or n.name.startswith(further)) and (role is None or n.role in (role, None))
+        ]
 
     def check(self, name: str) -> Checked | None:
         """The verdict on a number, None where it was not checked."""

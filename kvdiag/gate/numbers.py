@@ -88,7 +88,8 @@ def _same(a: Interval | str, b: Interval | str) -> bool:
 
 def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
     """The drift of one change, or the note that it follows from another, or that it is noise."""
-    meaning = meaning_of(change.name)
+    values = change.intervals
+    meaning = meaning_of(change.name.partition("[")[0], values[0].unit if values else "text")
     drift = _drift(change, meaning.code, _level(change, meaning.better))
     told = told_by_argument(change.name, pair.before, pair.after)
     if told:

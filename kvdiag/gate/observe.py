@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
@@ -62,7 +61,7 @@ def snapshot_of(item: StartDiagnosis, shapes: Shapes, begin: int = 0) -> Snapsho
         arguments=kept_arguments(start.server_args),
         arguments_line=start.server_args_line,
         ready=bool(start.events_of("ready")),
-        numbers=_stated(_final(start.numbers)),
+        numbers=_stated(_final(start)),
         checks=_checked(item.checks),
         findings=tuple(sorted({finding.code for finding in item.findings})),
         shapes=shapes.since(begin),
@@ -82,14 +81,32 @@ def _model(item: StartDiagnosis) -> dict[str, str]:
     return found
 
 
-def _final(numbers: Iterable[Number]) -> list[Number]:
-    """Of a number that a rank states again, the last statement holds (a split printed before and after a cap)."""
-    final: dict[tuple[str, str | None, str], Number] = {}
-    for number in numbers:
-        if number.name not in ("architecture", "dtype"):
-            role = "target" if number.name == "kv_cache_dtype" and number.role is None else number.role
-            final[number.name, role, number.rank] = replace(number, role=role)
-    return list(final.values())
+def _final(start: Start) -> list[Number]:
+    """The numbers of the start-up that hold to the end, as the log's own lines state them.
+
+    Arguments and the model are compared as such; what a line says once requests came depends on the requests.
+    """
+    ready = next((event for event in start.events_of("ready")), None)
+    final: dict[tuple[str, str | None, str], list[Number]] = {}
+    for number in start.numbers:
+        if number.superseded or number.name in ("architecture", "dtype") or _is_argument(number, start):
+            continue
+        if ready is not None and number.path == ready.path and number.line > ready.record.line.number:
+            continue
+        role = "target" if number.name == "kv_cache_dtype" and number.role is None else number.role
+        final.setdefault((number.name, role, number.rank), []).append(replace(number, role=role))
+    return [number for group in final.values() for number in _numbered(group)]
+
+
+def _numbered(group: list[Number]) -> list[Number]:
+    """Numbers that one rank states of several things (two pools): the largest keeps the name, the others are name[2] ..."""
+    if len(group) > 1:
+        group = sorted(group, key=lambda n: (n.interval is None, -n.interval.low if n.interval else 0, str(n.value)))
+    return [group[0], *(number.renamed(f"{number.name}[{place}]") for place, number in enumerate(group[1:], 2))]
+
+
+def _is_argument(number: Number, start: Start) -> bool:
+    return bool(start.server_args_line) and (number.line, number.path) == (start.server_args_line, start.server_args_path)
 
 
 def _stated(numbers: list[Number]) -> tuple[Stated, ...]:
