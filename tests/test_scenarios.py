@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,29 @@ def test_a_capacity_altered_by_a_thousandth_disagrees(name, tokens, tmp_path):
     log.write_text(log.read_text().replace(f"pool_size={tokens}", f"pool_size={more}"))
     (start,) = kvdiag.explain(str(log)).starts
     assert "disagree" in {check.verdict for check in checks_of(start, "max_total_num_tokens")}
+
+
+ODD = ["0", "-1", "1e400", "nan", "None", "'x'", "True", "999999999999999999999", "3.5", ""]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize(
+    "name", ["mem_fraction_static", "page_size", "tp_size", "max_running_requests", "max_total_tokens", "dp_size"]
+)
+def test_an_argument_no_server_runs_with_is_passed_over(name, value, tmp_path):
+    text = (SCENARIOS / "kimi-k2.6-bf16" / "server.log").read_text()
+    log = tmp_path / "server.log"
+    log.write_text(re.sub(rf"\b{name}=[^,)]+", f"{name}={value}", text))
+    (start,) = kvdiag.explain(str(log)).starts
+    assert start.checks
+    what_if(str(log), [{"mem_fraction_static": 0.5, "tp_size": 4}])
+
+
+@pytest.mark.parametrize("value", ["0.00", "-1.00", "99999999.00"])
+def test_readings_no_gpu_has_give_no_fault(value, tmp_path):
+    text = (SCENARIOS / "kimi-k2.6-bf16" / "server.log").read_text()
+    log = tmp_path / "server.log"
+    log.write_text(re.sub(r"avail mem=[\d.]+", f"avail mem={value}", text))
+    (start,) = kvdiag.explain(str(log)).starts
+    assert start.checks
+    what_if(str(log), [{"mem_fraction_static": 0.5, "tp_size": 4}])

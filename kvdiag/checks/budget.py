@@ -127,7 +127,8 @@ def _implied(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> I
     excuses = budget_excuses(inputs)
     verdict, missing = judge(rest, implied, excuses)
     yield Check("rest_memory", verdict, capacity.rank, None, hull(implied), rest, BUDGET, terms, missing, lines)
-    yield _fraction(inputs, capacity, worst, implied)
+    if worst.total is not None and worst.total.low > 0:
+        yield _fraction(inputs, capacity, worst, implied)
 
 
 def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, implied: list[Candidate]) -> Check:

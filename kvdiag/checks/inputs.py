@@ -91,19 +91,30 @@ def _text(value: Any) -> str | None:
 
 def _arguments(start: Start) -> ServerArguments:
     """The arguments, with what later lines state in place of what was asked for, and ranks counted where no line tells."""
-    arguments = ServerArguments.of(start.server_args)
+    arguments = ServerArguments.of({name: value for name, value in start.server_args.items() if _possible(name, value)})
     found: dict[str, Any] = {}
     for name in ("kv_cache_dtype", "dtype"):
         number = start.first(name, role="target")
         if number is not None and isinstance(number.value, str):
             found[name] = number.value
     context = start.first("context_len")
-    if context is not None and isinstance(context.value, int):
+    if context is not None and isinstance(context.value, int) and _possible("context_length", context.value):
         found["context_length"] = context.value
     for name, tag in (("tp_size", "TP"), ("pp_size", "PP"), ("dp_size", "DP")):
         if name not in start.server_args:
             found[name] = 1 + max((_tag(rank, tag) for rank in start.ranks), default=0)
     return replace(arguments, **found)
+
+
+def _possible(name: str, value: Any) -> bool:
+    """Whether a server could run with this value: a damaged log states others."""
+    if isinstance(value, bool):
+        return name not in ("mem_fraction_static", "context_length") and not name.endswith("_size")
+    if name.endswith("_size") or name == "context_length":
+        return not isinstance(value, (int, float)) or 1 <= value <= 10**9
+    if name == "mem_fraction_static":
+        return not isinstance(value, (int, float)) or 0 < value <= 1
+    return not isinstance(value, (int, float)) or abs(value) <= 10**12
 
 
 def _tag(rank: str, tag: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.quantity import Interval, printed_interval
@@ -231,7 +233,7 @@ class StartBuilder:
         start = self.start
         for name in ARGUMENT_NUMBERS:
             value = start.server_args.get(name)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and not start.first(name):
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) and not start.first(name):
                 interval = printed_interval(repr(value), UNITS[name], rounded=False)
                 start.numbers.append(
                     Number(name, value, interval, interval.unit, "", None, start.server_args_line, start.server_args_path)
