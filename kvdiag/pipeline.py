@@ -15,6 +15,7 @@ from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
     from kvdiag.checks.whatif import Prediction
+    from kvdiag.postmortem import Postmortem
 
 SAMPLES = 20
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
@@ -138,3 +139,38 @@ def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:
     return (
         f"{path}: no SGLang start-up or scheduler line in {sum(item.lines for item in inputs):,} lines; is it the server's log?"
     )
+
+
+def postmortem(
+    paths: list[str], *, config: str | None = None, model: str | None = None, release: str | None = None
+) -> Postmortem:
+    """The diagnosis of the logs at `paths` and what each start did over time. Raises as `explain`."""
+    from kvdiag.postmortem import Postmortem, review
+    from kvdiag.rows.frame import frame
+
+    diagnosis = explain(paths, config=config, model=model, release=release)
+    rows = frame(paths)
+    groups = [group for _, group in rows.groupby(["log", "start"], sort=False)] if len(rows) else []
+    if len(diagnosis.starts) == 1:
+        groups = [rows]
+    told = [item for item in diagnosis.starts if item.start.batches] if len(groups) < len(diagnosis.starts) else diagnosis.starts
+    by_start = dict(zip((id(item) for item in told), groups, strict=False))
+    empty = rows.iloc[:0]
+    reviews = [review(item, by_start.get(id(item), empty), _retractions(item.start)) for item in diagnosis.starts]
+    return Postmortem(diagnosis, reviews)
+
+
+def _retractions(start: Start) -> list[tuple[str, int]]:
+    """(time, requests) of each retraction event; every rank prints it, so of each replica one rank counts."""
+    by_rank: dict[str, list[tuple[str, int]]] = {}
+    for event in start.events_of("retraction"):
+        record = event.record
+        count = record.number("#retracted_reqs")
+        when = f"{record.date}T{record.time}" if record.date and record.time else ""
+        by_rank.setdefault(str(record.rank), []).append((when, count if isinstance(count, int) else 0))
+    replicas: dict[str, list[tuple[str, int]]] = {}
+    for rank, found in by_rank.items():
+        replica = next((tag for tag in rank.split() if tag.startswith("DP")), "")
+        if len(found) > len(replicas.get(replica, [])):
+            replicas[replica] = found
+    return sorted(event for found in replicas.values() for event in found)

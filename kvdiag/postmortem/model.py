@@ -1,0 +1,104 @@
+"""The form in which a postmortem leaves this room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvdiag.checks import Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Percentiles of a number over the scheduler lines of a phase; None where no line states it."""
+
+    p50: float | None
+    p95: float | None
+    max: float | None
+
+    def to_dict(self) -> dict[str, float | None]:
+        """JSON form."""
+        return {"p50": self.p50, "p95": self.p95, "max": self.max}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of time in which the server was in one condition.
+
+    `kind` is ``idle``, ``ramp``, ``steady``, ``saturated`` (work waited), ``storm`` (requests were retracted again and
+    again) or ``drain``; `binding` the limit that kept work waiting, ``arrivals`` where none waited. Times are ISO text
+    as the log states them, without a zone where it has none.
+    """
+
+    begin: str | None
+    end: str | None
+    seconds: float
+    kind: str
+    binding: str
+    token_usage: Spread
+    running: Spread
+    queued: Spread
+    throughput: Spread
+    retracted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, with the contract's keys."""
+        return {
+            "from": self.begin,
+            "to": self.end,
+            "seconds": self.seconds,
+            "kind": self.kind,
+            "binding": self.binding,
+            "token_usage": self.token_usage.to_dict(),
+            "running": self.running.to_dict(),
+            "queued": self.queued.to_dict(),
+            "throughput": self.throughput.to_dict(),
+            "retracted": self.retracted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """Median throughput of one replica at a number of running requests."""
+
+    running: int
+    throughput: float
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One start over time: its rows, phases and totals."""
+
+    rows: int
+    begin: str | None
+    end: str | None
+    phases: tuple[Phase, ...]
+    tokens_per_request: Spread
+    hit_rate: float | None
+    retracted: int
+    could_hold_more: float | None
+    pays_up_to: int | None
+    concurrency: tuple[Concurrency, ...] = ()
+    curve: dict[str, list[Any]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form: ``timeline``, ``phases`` and the totals."""
+        return {
+            "timeline": {"rows": self.rows, "from": self.begin, "to": self.end},
+            "phases": [phase.to_dict() for phase in self.phases],
+            "tokens_per_request": self.tokens_per_request.to_dict(),
+            "hit_rate": self.hit_rate,
+            "retracted": self.retracted,
+            "could_hold_more": self.could_hold_more,
+            "concurrency_pays_up_to": self.pays_up_to,
+            "concurrency": [{"running": c.running, "throughput": c.throughput, "lines": c.lines} for c in self.concurrency],
+        }
+
+
+@dataclass(slots=True)
+class Postmortem:
+    """A diagnosis and, for each of its starts, what it did over time (None where the start has no scheduler line)."""
+
+    diagnosis: Diagnosis
+    reviews: list[Review | None]
