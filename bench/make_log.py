@@ -43,6 +43,19 @@ class Episode:
     retract: float = 0.0
 
 
+DAY = (
+    Episode("steady", 9 * 3600, (0.40, 0.55), (90, 130), (0, 0)),
+    Episode("cap-bound", 3600, (0.45, 0.60), (MAX_RUNNING, MAX_RUNNING), (40, 400)),
+    Episode("steady", 2 * 3600, (0.40, 0.55), (90, 130), (0, 0)),
+    Episode("pool-bound", 2400, (0.97, 0.99), (120, 150), (30, 300)),
+    Episode("steady", 2 * 3600, (0.40, 0.55), (90, 130), (0, 0)),
+    Episode("storm", 900, (0.97, 1.00), (110, 150), (100, 500), 0.02),
+    Episode("steady", 4 * 3600, (0.40, 0.55), (90, 130), (0, 0)),
+    Episode("idle", 3600, (0.0, 0.0), (0, 0), (0, 0)),
+    Episode("steady", 3 * 3600 + 1200 + 1500, (0.40, 0.55), (90, 130), (0, 0)),
+)
+"""A day with one episode of each kind."""
+
 EPISODES = (
     Episode("steady", 120, (0.40, 0.55), (90, 130), (0, 0)),
     Episode("cap-bound", 120, (0.45, 0.60), (MAX_RUNNING, MAX_RUNNING), (40, 400)),
@@ -159,8 +172,14 @@ def lines(
     rare: float = 0.0,
     every_variant: bool = False,
     milliseconds: bool = False,
+    episodes: tuple[Episode, ...] = EPISODES,
+    steps: tuple[int, ...] = (250, 500, 750, 1000),
+    once: bool = False,
 ) -> Iterator[tuple[str, datetime, str]]:
-    """(line, its time, episode kind) for ever: the start-up part, then episodes over and over; see `main` for the rest."""
+    """(line, its time, episode kind): the start-up part, then the episodes, over and over unless `once`.
+
+    `steps` are the milliseconds between lines of a rank, drawn at random; see `main` for the rest.
+    """
     rng = random.Random(seed)
     wanted = None if every_variant else release
     decodes = variant_sequences("decode-batch", wanted)
@@ -173,7 +192,7 @@ def lines(
     now += timedelta(seconds=40)
     count = 0
     while True:
-        for episode in EPISODES:
+        for episode in episodes:
             until = now + timedelta(seconds=episode.seconds)
             if episode.kind == "idle":
                 now = until
@@ -205,7 +224,9 @@ def lines(
                             now,
                             episode.kind,
                         )
-                now += timedelta(milliseconds=rng.choice([250, 500, 750, 1000]))
+                now += timedelta(milliseconds=rng.choice(steps))
+        if once:
+            return
 
 
 def write_log(path: str | Path, *, size: int, wrapper: str = "none", **options: Any) -> list[dict[str, str]]:
@@ -237,11 +258,16 @@ def main() -> None:
     parser.add_argument("--every-variant", action="store_true", help="rare shapes of every release, not of the one")
     parser.add_argument("--milliseconds", action="store_true", help="time stamps with milliseconds")
     parser.add_argument("--wrapper", choices=WRAPPERS, default="none")
+    parser.add_argument("--day", action="store_true", help="a whole day with one episode of each kind, whatever its size")
+    parser.add_argument("--steps", default="250,500,750,1000", help="milliseconds between lines of a rank (default: %(default)s)")
     parser.add_argument("--truth", metavar="FILE", help="where the planted episodes are written as JSON")
     given = parser.parse_args()
     truth = write_log(
         given.out,
-        size=int(given.mb * 1e6),
+        size=10**12 if given.day else int(given.mb * 1e6),
+        episodes=DAY if given.day else EPISODES,
+        once=given.day,
+        steps=tuple(int(step) for step in given.steps.split(",")),
         wrapper=given.wrapper,
         seed=given.seed,
         ranks=given.ranks,

@@ -27,7 +27,7 @@ class Phase:
 
     `kind` is ``idle``, ``ramp``, ``steady``, ``saturated`` (work waited), ``storm`` (requests were retracted again and
     again) or ``drain``; `binding` the limit that kept work waiting, ``arrivals`` where none waited. Times are ISO text
-    as the log states them, without a zone where it has none.
+    as the log states them, without a zone where it has none. `retractions` counts events, `retracted` requests.
     """
 
     begin: str | None
@@ -39,6 +39,7 @@ class Phase:
     running: Spread
     queued: Spread
     throughput: Spread
+    retractions: int
     retracted: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,6 +54,7 @@ class Phase:
             "running": self.running.to_dict(),
             "queued": self.queued.to_dict(),
             "throughput": self.throughput.to_dict(),
+            "retractions": self.retractions,
             "retracted": self.retracted,
         }
 
@@ -76,6 +78,7 @@ class Review:
     phases: tuple[Phase, ...]
     tokens_per_request: Spread
     hit_rate: float | None
+    retractions: int
     retracted: int
     could_hold_more: float | None
     pays_up_to: int | None
@@ -89,6 +92,7 @@ class Review:
             "phases": [phase.to_dict() for phase in self.phases],
             "tokens_per_request": self.tokens_per_request.to_dict(),
             "hit_rate": self.hit_rate,
+            "retractions": self.retractions,
             "retracted": self.retracted,
             "could_hold_more": self.could_hold_more,
             "concurrency_pays_up_to": self.pays_up_to,

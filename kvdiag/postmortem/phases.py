@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
-MOST_BUCKETS = 8640
-LONGEST_BUCKET = 10.0
+MOST_BUCKETS = 5000
+WIDTHS = (1.0, 2.0, 5.0, 10.0)
+"""Seconds of a bucket: the shortest that needs no more than `MOST_BUCKETS`, or the longest."""
 IDLE_GAP = 60.0
 """Seconds without a scheduler line from which the server counts as idle: forty decode steps take far less."""
 STORM_EVENTS = 3
-STORM_WINDOW = 30.0
-"""A storm is at least `STORM_EVENTS` retractions within this many seconds on either side."""
+STORM_GAP = 180.0
+"""A storm is at least `STORM_EVENTS` retractions, each within this many seconds of the one before."""
 SHORTEST = 30.0
 """Seconds below which a condition between two stretches of another one is a flicker."""
+STORM_EDGE = 120.0
 EDGE = 60.0
 """Seconds a rise or fall must last to be a phase of its own."""
 
@@ -36,7 +37,7 @@ class Stretch:
 def stretches(rows: pandas.DataFrame, retractions: list[float]) -> list[Stretch]:
     """The phases of one start: `rows` are samples with a time, `retractions` the seconds of retraction events."""
     last = float(rows["second"].max())
-    width = min(LONGEST_BUCKET, max(1.0, last / MOST_BUCKETS))
+    width = next((width for width in WIDTHS if last / width <= MOST_BUCKETS), WIDTHS[-1])
     labels = _labels(rows, retractions, width, int(last / width) + 1)
     runs = _merged(list(_runs(labels)), max(1, round(SHORTEST / width)))
     found = [Stretch(begin * width, min(end * width, last), *label.split(":", 1)) for begin, end, label in runs]
@@ -62,7 +63,7 @@ def _labels(rows: pandas.DataFrame, retractions: list[float], width: float, coun
         else:
             labels[index] = ""
     _fill_gaps(labels, rows, active, width)
-    for index in _stormy(np.array(sorted(retractions)), width, count):
+    for index in _stormy(sorted(retractions), width, count):
         labels[index] = "storm:kv_pool"
     return labels
 
@@ -90,16 +91,15 @@ def _fill_gaps(labels: list[str], rows: pandas.DataFrame, active: pandas.Series[
         labels[index] = known = label or known
 
 
-def _stormy(times: np.ndarray, width: float, count: int) -> Iterator[int]:
-    import numpy as np
-
-    if len(times) < STORM_EVENTS:
-        return
-    near = np.searchsorted(times, times + STORM_WINDOW, "right") - np.searchsorted(times, times - STORM_WINDOW, "left")
-    crowded = times[near >= STORM_EVENTS]
-    for first, second in zip(crowded, [*crowded[1:], crowded[-1:].sum()], strict=True):
-        end = second if second - first <= STORM_WINDOW else first
-        yield from range(int(first / width), min(count, int(end / width) + 1))
+def _stormy(times: list[float], width: float, count: int) -> Iterator[int]:
+    """The buckets of storms: from the first retraction of a cluster to its last."""
+    cluster: list[float] = []
+    for time in [*times, float("inf")]:
+        if cluster and time - cluster[-1] > STORM_GAP:
+            if len(cluster) >= STORM_EVENTS:
+                yield from range(int(cluster[0] / width), min(count, int(cluster[-1] / width) + 1))
+            cluster = []
+        cluster.append(time)
 
 
 _Run = tuple[int, int, str]
@@ -114,19 +114,37 @@ def _runs(labels: list[str]) -> Iterator[_Run]:
 
 
 def _merged(runs: list[_Run], shortest: int) -> list[_Run]:
-    """Runs without those too short to be a phase: shortest first, each joins its longer neighbour. Storms stay."""
+    """Runs without those too short to be a phase: shortest first, each joins its longer neighbour.
+
+    Storms stay, and take in a full pool of less than `STORM_EDGE` seconds beside them: that is their beginning or end.
+    """
     runs = list(runs)
     while len(runs) > 1:
-        lengths = [(end - begin, index) for index, (begin, end, label) in enumerate(runs) if not label.startswith("storm")]
-        length, index = min(lengths, default=(shortest, 0))
+        lengths = [(_length(runs, index), index) for index in range(len(runs))]
+        length, index = min(lengths)
         if length >= shortest:
             break
         neighbours = [at for at in (index - 1, index + 1) if 0 <= at < len(runs)]
-        into = max(neighbours, key=lambda at: runs[at][1] - runs[at][0])
+        into = max(neighbours, key=lambda at: (_is_end_of_storm(runs[index], runs[at]), runs[at][1] - runs[at][0]))
         label = runs[into][2]
         runs[index] = (runs[index][0], runs[index][1], label)
         runs = list(_joined(runs))
     return runs
+
+
+def _length(runs: list[_Run], index: int) -> float:
+    """How long a run counts as: a storm is never too short, a full pool beside one counts by the edge's measure."""
+    begin, end, label = runs[index]
+    if label.startswith("storm"):
+        return float("inf")
+    beside = [runs[at] for at in (index - 1, index + 1) if 0 <= at < len(runs)]
+    if any(_is_end_of_storm(runs[index], other) for other in beside):
+        return (end - begin) * SHORTEST / STORM_EDGE
+    return end - begin
+
+
+def _is_end_of_storm(run: _Run, other: _Run) -> bool:
+    return run[2] == "saturated:kv_pool" and other[2].startswith("storm")
 
 
 def _joined(runs: list[_Run]) -> Iterator[_Run]:

@@ -46,6 +46,7 @@ def review(item: StartDiagnosis, frame: pandas.DataFrame, retractions: list[tupl
         phases,
         _spread(rows["tokens"][rows["decode"]] / rows["running"][rows["decode"]].where(rows["running"] > 0)),
         _hit_rate(rows),
+        len(retractions),
         sum(count for _, count in retractions),
         _could_hold_more(phases),
         _pays_up_to(curve),
@@ -66,6 +67,7 @@ def _phase(stretch: Stretch, rows: pandas.DataFrame, events: list[tuple[float, i
     inside = rows
     if origin is not None:
         inside = rows[(rows["second"] >= stretch.begin) & (rows["second"] <= stretch.end)]
+    within = [count for second, count in events if stretch.begin <= second <= stretch.end]
     begin, end = (None, None) if origin is None else (origin + pd.Timedelta(seconds=s) for s in (stretch.begin, stretch.end))
     return Phase(
         _text(begin),
@@ -77,7 +79,8 @@ def _phase(stretch: Stretch, rows: pandas.DataFrame, events: list[tuple[float, i
         _spread(inside["running"]),
         _spread(inside["queued"]),
         _spread(inside["throughput"]),
-        sum(count for second, count in events if stretch.begin <= second <= stretch.end),
+        len(within),
+        sum(within),
     )
 
 
@@ -89,7 +92,7 @@ def _spread(values: pandas.Series[float]) -> Spread:
 
 
 def _text(when: Any) -> str | None:
-    return None if when is None else when.isoformat()
+    return None if when is None else str(when.isoformat(timespec="milliseconds")).removesuffix(".000")
 
 
 def _hit_rate(rows: pandas.DataFrame) -> float | None:
