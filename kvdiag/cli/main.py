@@ -12,6 +12,7 @@ from kvdiag.errors import ExitCode, KvdiagError
 
 COMMANDS = {
     "explain": "what every number of the start-up means, whether it is right, and what limits the server",
+    "postmortem": "what happened over time, and which limit bound when",
     "what": "what a field of a log means, or what a pasted line says word by word",
     "whatif": "the log's own server with other arguments: its predicted capacity",
     "timeline": "the scheduler lines as a table",

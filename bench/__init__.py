@@ -1,0 +1,1 @@
+"""Benchmarks and generators of synthetic logs; run by hand."""

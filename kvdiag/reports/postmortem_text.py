@@ -1,0 +1,77 @@
+"""What a server did over time, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvdiag.postmortem import Phase, Postmortem, Spread
+from kvdiag.postmortem.model import Review
+from kvdiag.reports import text_report
+from kvdiag.reports.paint import Paint
+
+_COLOURS = {"saturated": "yellow", "storm": "red"}
+WORDS = {
+    "arrivals": "nothing waited",
+    "max_running_requests": "the request cap",
+    "kv_pool": "the KV pool",
+    "swa_pool": "the sliding-window pool",
+    "state_slots": "the state slots",
+    "admission_reserve": "the admission reserve",
+    "transfer": "transfer between prefill and decode",
+    "unknown": "not told by these lines",
+}
+"""What bound, as a person is told it."""
+
+
+def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False) -> str:
+    """The explanation of each start, then its phases and totals."""
+    paint = Paint(colour, width)
+    lines = [text_report.render(postmortem.diagnosis, width=width, colour=colour).rstrip("\n")]
+    for number, review in enumerate(postmortem.reviews, 1):
+        which = f" of start {number}" if len(postmortem.reviews) > 1 else ""
+        lines += ["", paint.bold(f"What happened over time{which}")]
+        lines += _review(review, paint) if review else ["  no scheduler line"]
+    return "\n".join(lines) + "\n"
+
+
+def _review(review: Review, paint: Paint) -> Iterator[str]:
+    when = f", {review.begin} to {review.end}" if review.begin else ", without times"
+    yield f"  {review.rows:,} scheduler lines{when}"
+    yield paint.dim("  from                 lasted      phase      bound by                usage  running  queued  retracted")
+    for phase in review.phases:
+        yield paint.colour(_phase(phase), _COLOURS.get(phase.kind, ""))
+    yield from paint.wrap(" ".join(_totals(review)), "  ")
+
+
+def _phase(phase: Phase) -> str:
+    begin = (phase.begin or "-")[:19].replace("T", " ")
+    bound = "" if phase.kind == "idle" else WORDS.get(phase.binding, phase.binding)
+    figures = f"{_number(phase.token_usage, 2):>5}  {_number(phase.running):>7}  {_number(phase.queued):>6}"
+    return f"  {begin:<19}  {duration(phase.seconds):<10}  {phase.kind:<9}  {bound[:22]:<22}  {figures}  {phase.retracted:>9,}"
+
+
+def _number(spread: Spread, decimals: int = 0) -> str:
+    return "-" if spread.p50 is None else f"{spread.p50:,.{decimals}f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _totals(review: Review) -> Iterator[str]:
+    if review.retractions:
+        yield f"{review.retracted:,} requests were retracted in {review.retractions:,} events."
+    if review.tokens_per_request.p50 is not None:
+        spread = review.tokens_per_request
+        yield f"Tokens in use per running request: {spread.p50:,.0f} at the median, {spread.p95:,.0f} at the 95th percentile."
+    if review.hit_rate is not None:
+        yield f"{review.hit_rate:.1%} of prompt tokens came from the prefix cache."
+    if review.could_hold_more:
+        yield f"For {review.could_hold_more:.0%} of this period work waited though the pool was not full."
+    if review.pays_up_to:
+        yield f"More than about {review.pays_up_to:,} running requests brought no more throughput."

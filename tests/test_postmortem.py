@@ -1,0 +1,83 @@
+"""A postmortem finds the episodes that were planted, with their times, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from bench.make_log import DAY, write_log
+from kvdiag.pipeline import postmortem
+from tests.conftest import FIXTURES
+
+CONDITION = {
+    "cap-bound": ("saturated", "max_running_requests"),
+    "pool-bound": ("saturated", "kv_pool"),
+    "storm": ("storm", "kv_pool"),
+    "idle": ("idle", "arrivals"),
+}
+MINUTE = timedelta(minutes=1)
+
+
+EPISODES = tuple(replace(episode, retract=episode.retract * 20) for episode in DAY)
+"""The same day with fewer lines, and so with more retractions a line."""
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    path = tmp_path_factory.mktemp("day") / "server.log"
+    planted = write_log(path, size=10**12, ranks=8, episodes=EPISODES, once=True, steps=(20_000, 25_000, 30_000), seed=3)
+    (review,) = postmortem([str(path)]).reviews
+    return planted, review
+
+
+def test_each_planted_episode_is_found_within_a_minute_and_nothing_else_is(day):
+    planted, review = day
+    found = [phase for phase in review.phases if phase.kind != "steady"]
+    assert [(phase.kind, phase.binding) for phase in found] == [CONDITION[e.kind] for e in EPISODES if e.kind in CONDITION]
+    times = {episode["kind"]: (episode["from"], episode["to"]) for episode in planted}
+    for phase in found:
+        kind = next(kind for kind, condition in CONDITION.items() if condition == (phase.kind, phase.binding))
+        if kind == "idle":
+            assert abs(phase.seconds - 3600) <= 60
+            continue
+        begin, end = (datetime.fromisoformat(text) for text in times[kind])
+        assert abs(datetime.fromisoformat(phase.begin) - begin) <= MINUTE
+        assert abs(datetime.fromisoformat(phase.end) - end) <= MINUTE
+
+
+def test_phases_follow_one_another_and_cover_the_log(day):
+    _, review = day
+    assert review.phases[0].begin == review.begin
+    assert review.phases[-1].end == review.end
+    for first, second in zip(review.phases, review.phases[1:], strict=False):
+        assert first.end == second.begin
+
+
+@pytest.mark.parametrize(("case", "events"), [("0.4.6-llama-gqa-flood-retract", 10), ("0.5.22-gpt-oss-swa-triton", 0)])
+def test_a_real_log_has_its_retractions_counted_once(case, events):
+    (review,) = postmortem([str(FIXTURES / "real" / case / "server.log")]).reviews
+    assert review.retractions == events
+    assert ("storm" in {phase.kind for phase in review.phases}) == bool(events)
+
+
+def test_the_json_is_that_of_explain_with_timeline_and_phases(kvdiag):
+    log = str(FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log")
+    explained = json.loads(kvdiag("explain", log, "--format", "json").stdout)
+    reviewed = json.loads(kvdiag("postmortem", log, "--format", "json").stdout)
+    assert reviewed["schema"] == "kvdiag.postmortem/1"
+    (start,) = reviewed["starts"]
+    assert start["timeline"]["rows"] == 160
+    assert {"from", "to", "kind", "binding", "token_usage", "running", "queued", "retracted"} <= start["phases"][0].keys()
+    assert {key: start[key] for key in explained["starts"][0]} == explained["starts"][0]
+
+
+def test_lines_without_times_are_one_phase(tmp_path):
+    log = tmp_path / "bare.log"
+    log.write_text(
+        "Decode batch. #running-req: 3, #token: 90, token usage: 0.95, gen throughput (token/s): 9.10, #queue-req: 4\n" * 3
+    )
+    (review,) = postmortem([str(log)]).reviews
+    assert [(phase.kind, phase.binding, phase.begin) for phase in review.phases] == [("saturated", "kv_pool", None)]
