@@ -9,6 +9,7 @@ from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.template import TEXTS
 from kvdiag.lines.walk import Found, match_template
 
+_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.-]{1,80}\.py:\d{1,6}: ")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Warning|Interrupt): ")
 _DIGITS = str.maketrans("123456789", "000000000")
 _WHOLE = re.compile(r"(?<![.0])0+")
@@ -36,14 +37,15 @@ def match_message(message: str, *, whole: bool = False) -> Match | None:
     The variants that fit whole with the least free text are kept (their releases are evidence): a variant that swallows
     ``dtype=torch.bfloat16`` as free text did not print the line that another variant names field by field. The text of
     an exception (``RuntimeError: ...``) is matched without the exception's name, as the rules hold what the source
-    raises. A record of several lines of which only the first is known is matched by that one, unless `whole` is set.
+    raises, and a message without the level and source line that some start-up messages put before it. A record of
+    several lines of which only the first is known is matched by that one, unless `whole` is set.
     """
     message = message.lstrip("\n")
     match = _match(message)
     if match is None:
-        exception = _EXCEPTION.match(message)
-        if exception:
-            match = _match(message[exception.end() :])
+        before = _EXCEPTION.match(message) or _LEVEL.match(message)
+        if before:
+            match = _match(message[before.end() :])
     if match is None and not whole and "\n" in message:
         return match_message(message[: message.index("\n")])
     return match

@@ -8,9 +8,11 @@ from functools import lru_cache
 
 PREFIX = re.compile(
     r"\[(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(?:[.,](\d{3}))?"
-    r"((?: (?:DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)\d{1,5})*+)( (?:encode_server|encode_dp_worker\[\d+\]))?\] ?"
+    r"((?: (?:[A-Z_]{2,8}\d{1,5}|[A-Za-z_][\w.]{2,40}))*+)( encode_dp_worker\[\d+\])?\] ?"
 )
-_TAG = re.compile(r"([A-Z_]+)(\d+)")
+"""Words that are no rank tag (a fork's name for its role) are let through and not part of the rank."""
+
+_TAG = re.compile(r"(?<!\S)(DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)(\d{1,5})(?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +43,5 @@ UNTAGGED = Rank()
 @lru_cache(maxsize=4096)
 def rank_of(tags: str) -> Rank:
     """The rank named by the tag part of a prefix."""
-    text = tags.strip()
+    text = " ".join(found.group() for found in _TAG.finditer(tags))
     return Rank(text) if text else UNTAGGED

@@ -53,7 +53,7 @@ def parse_release(text: str) -> Release:
 def known_releases() -> tuple[Release, ...]:
     """Every published release, oldest first (``rules/releases/order.toml``)."""
     documents = rulebook.load("releases")
-    return tuple(sorted(parse_release(text) for document in documents for text in document["releases"]))
+    return tuple(sorted(parse_release(text) for document in documents for text in document.get("releases", ())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,9 @@ class StartBuilder:
             self._pool(record, path)
         else:
             self._stage(record, family, path)
-        if family in EVENTS:
-            self.event(EVENTS[family], record, path)
+        for name in record.families:
+            if name in EVENTS:
+                self.event(EVENTS[name], record, path)
 
     def event(self, kind: str, record: Record, path: int) -> None:
         """Every rank prints the same event: those of the rank that was first are counted, of each replica where it differs."""
@@ -224,7 +225,7 @@ class StartBuilder:
                 self._close_pools(progress.pools[-1], progress, None, progress.path)
         self._from_arguments()
         self._capacity_from_pools()
-        self.evidence.arguments(start.server_args, start.server_args_whole)
+        self.evidence.arguments(start.server_args, start.server_args_whole, start.server_args_line)
         start.release = self.evidence.conclude()
         return start
 

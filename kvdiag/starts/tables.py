@@ -73,12 +73,8 @@ NUMBERS: dict[str, dict[str, str]] = {
         "bytes_per_slot": "bytes_per_token",
         "pool_size": "max_total_num_tokens",
     },
-    "max-tokens-clamped": {"token_capacity": "profiled_max_total_num_tokens", "profiled value": "profiled_max_total_num_tokens"},
-    "not-enough-memory": {
-        "--mem-fraction-static": "mem_fraction_static",
-        "mem_fraction_static": "mem_fraction_static",
-        "server_args.mem_fraction_static": "mem_fraction_static",
-    },
+    "max-tokens-clamped": {"profiled value": "profiled_max_total_num_tokens"},
+    "not-enough-memory": {"mem_fraction_static": "mem_fraction_static"},
     "input-too-long": {"max_req_input_len": "max_req_input_len"},
 }
 """Line family and field to the name of the number it states."""
@@ -120,6 +116,7 @@ EVENTS = {
     "oom-req-slots": "request_slots_exhausted",
     "leak": "pool_leak",
     "input-too-long": "input_too_long",
+    "pd-too-long": "input_too_long",
     "max-tokens-clamped": "max_total_tokens_clamped",
     "max-running-reduced": "max_running_requests_reduced",
     "hicache-host-oom": "no_host_memory",
