@@ -61,7 +61,7 @@ class _Stream:
             for builder in self.open:
                 if MIXED not in builder.start.notes:
                     builder.start.notes.append(MIXED)
-        elif not newest.empty:
+        elif not newest.empty and not newest.preparing:
             self._begin()
         self.newest.add(record, path)
 

@@ -13,7 +13,7 @@ from kvdiag.starts.evidence import Evidence
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
-from kvdiag.starts.tables import ARGUMENT_NUMBERS, EVENTS, NUMBERS, ONCE_A_REPLICA, RESTATED, STATE_PARTS, UNITS
+from kvdiag.starts.tables import ARGUMENT_NUMBERS, BEFORE_THE_DUMP, EVENTS, NUMBERS, ONCE_A_REPLICA, RESTATED, STATE_PARTS, UNITS
 
 _BATCHES = {"prefill-batch", "decode-batch"}
 _WITH_ROLE = {"weight-load-begin", "weight-load-end", "memory-pool-end", *RESTATED}
@@ -39,6 +39,14 @@ class StartBuilder:
         told = any(event.record.family for event in start.events)
         pools = any(progress.pools or progress.held for progress in self.ranks.values())
         return not (start.server_args or start.numbers or told or start.batches or pools)
+
+    @property
+    def preparing(self) -> bool:
+        """Whether all that was seen is the handling of arguments, so that a dump of arguments belongs to it."""
+        start = self.start
+        ranks = any(progress != Progress() for progress in self.ranks.values())
+        begun = start.server_args or start.numbers or start.batches or ranks or self.dead
+        return not begun and all(event.kind in BEFORE_THE_DUMP for event in start.events)
 
     @property
     def serving(self) -> bool:

@@ -154,5 +154,8 @@ ONCE_A_REPLICA = {
 }
 """Events of a running scheduler: each data-parallel replica has its own. Those of the start-up are one for all."""
 
+BEFORE_THE_DUMP = {"fraction_changed", "graph_disabled", "speculation", "max_running_requests_reduced", "kv_dtype"}
+"""Events of the handling of arguments, which some releases print before they print the arguments."""
+
 ARGUMENT_NUMBERS = ("mem_fraction_static", "page_size")
 """Fields of server_args that are numbers of the contract."""
