@@ -108,3 +108,14 @@ def test_readings_no_gpu_has_give_no_fault(value, tmp_path):
     (start,) = kvdiag.explain(str(log)).starts
     assert start.checks
     what_if(str(log), [{"mem_fraction_static": 0.5, "tp_size": 4}])
+
+
+def test_a_log_without_server_args_says_which_tp_size_its_pool_line_fits(tmp_path):
+    text = (SCENARIOS / "h100-llama-3-8b" / "server.log").read_text()
+    log = tmp_path / "server.log"
+    kept = [line for line in text.splitlines(True) if "server_args" not in line]
+    log.write_text("".join(kept).replace("K size: 25.15 GB, V size: 25.15 GB", "K size: 6.29 GB, V size: 6.29 GB"))
+    (start,) = kvdiag.explain(str(log), model="Meta-Llama-3-8B").starts
+    (check,) = checks_of(start, "bytes_per_token")
+    assert check.verdict == "unknown"
+    assert any("fits tp_size 4" in text for text in check.missing)

@@ -15,6 +15,7 @@ from kvdiag.quantity import Interval
 from kvdiag.starts import Number
 
 LARGEST_PAGE = 256
+_TP_SIZES = (2, 4, 8, 16, 32)
 _POOL = "(max_total_num_tokens + page_size) x bytes_per_token"
 
 
@@ -72,7 +73,22 @@ def _bytes_per_token(side: Arithmetic, pool: Number, rows: Interval, tokens: Num
     observed = (fits(pool) / rows).with_unit("bytes")
     found = candidates(side.inputs.candidates(), side.cell)
     lines = (pool.line, tokens.line)
-    return _check("bytes_per_token", pool, observed, found, side, cell_excuses(side.inputs), "kv_pool_bytes / tokens", {}, lines)
+    excuses = cell_excuses(side.inputs) + _other_sizes(side, observed)
+    return _check("bytes_per_token", pool, observed, found, side, excuses, "kv_pool_bytes / tokens", {}, lines)
+
+
+def _other_sizes(side: Arithmetic, observed: Interval) -> list[Excuse]:
+    """Where no line states tp_size: the sizes that would give the figure."""
+    inputs = side.inputs
+    if not inputs.unseen("tp_size") or inputs.geometry is None:
+        return []
+    fitting = []
+    for size in _TP_SIZES:
+        if size > inputs.arguments.tp_size:
+            other = Arithmetic(inputs, replace(side.arguments, tp_size=size))
+            if any(candidate.value.meets(observed) for candidate in candidates(inputs.candidates()[-1:], other.cell)):
+                fitting.append(str(size))
+    return [Excuse(f"tp_size (the figure fits tp_size {' or '.join(fitting)})")] if fitting else []
 
 
 def _kv_pool_bytes(side: Arithmetic, pool: Number, rows: Interval, tokens: Number) -> Check:
