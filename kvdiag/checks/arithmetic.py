@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
@@ -12,6 +13,13 @@ from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Memory, ServerArguments, Sizing, size
 
+_POOLS = (
+    "max_total_num_tokens",
+    "full_max_total_num_tokens",
+    "swa_max_total_num_tokens",
+    "max_mamba_cache_size",
+    "max_running_requests",
+)
 LARGEST_BUDGET = 1 << 44
 """Bytes no rank has free: where a search for the largest budget ends."""
 
@@ -65,7 +73,7 @@ class Arithmetic:
             return None
         if (low.max_mamba_cache_size or 0) != (high.max_mamba_cache_size or 0):
             for slots in range((low.max_mamba_cache_size or 0) + 1, (high.max_mamba_cache_size or 0) + 1)[:64]:
-                step = self._first(release, ends[0], ends[1], lambda s, slots=slots: (s.max_mamba_cache_size or 0) >= slots)  # type: ignore[misc]
+                step = self._first(release, ends[0], lambda s, slots=slots: (s.max_mamba_cache_size or 0) >= slots)  # type: ignore[misc]
                 points += [step - 1, step]
         values = [pick(sized) for point in points if (sized := self.sized(release, point)) is not None]
         known = [value for value in values if value is not None]
@@ -82,20 +90,58 @@ class Arithmetic:
             return ((sized.max_mamba_cache_size or 0) if slots is not None else 0, sized.max_total_num_tokens or 0)
 
         wanted = (slots or 0, tokens)
-        first = self._first(release, 0, LARGEST_BUDGET, lambda sized: order(sized) >= wanted)
-        beyond = self._first(release, 0, LARGEST_BUDGET, lambda sized: order(sized) > wanted)
+        cell = self.cell(release)
+        if cell is None:
+            return None
+        near = math.ceil(cell.low * tokens)
+        first = self._first(release, near, lambda sized: order(sized) >= wanted)
+        beyond = self._first(release, near + math.ceil(cell.low), lambda sized: order(sized) > wanted)
         sized = self.sized(release, first)
         if sized is None or order(sized) != wanted:
             return None
         return Interval.of(first, beyond - 1 if beyond < LARGEST_BUDGET else LARGEST_BUDGET, "bytes")
 
-    def _first(self, release: Release, low: int, high: int, reached: Callable[[Sizing], bool]) -> int:
-        """The smallest budget from `low` to `high` for which `reached` holds; `high` where none does."""
-        while low < high:
-            middle = (low + high) // 2
-            sized = self._size(release, middle)
-            if sized is not None and reached(sized):
-                high = middle
+    def cells(self) -> list[tuple[Release, ...]]:
+        """Each possible release by itself, for what needs no memory."""
+        return [(release,) for release in self.inputs.candidates()]
+
+    def groups(self, budget: int) -> list[tuple[Release, ...]]:
+        """The possible releases, those together that size alike: without memory, with this budget and with twice it."""
+        found: dict[Any, list[Release]] = {}
+        for release in self.inputs.candidates():
+            results = [self.sized(release, of) for of in (None, budget, 2 * budget)]
+            found.setdefault(tuple(_figures(result) for result in results), []).append(release)
+        return [tuple(releases) for releases in found.values()]
+
+    def _first(self, release: Release, near: int, reached: Callable[[Sizing], bool]) -> int:
+        """The smallest budget for which `reached` holds, sought from `near`; LARGEST_BUDGET where there is none."""
+
+        def holds(budget: int) -> bool:
+            sized = self._size(release, budget)
+            return sized is not None and reached(sized)
+
+        low, high, step = -1, min(near, LARGEST_BUDGET), 1
+        if holds(high):
+            while high > 0 and holds(max(0, high - step)):
+                high, step = max(0, high - step), step * 16
+            low = high - step
+        else:
+            low = high
+            while high < LARGEST_BUDGET:
+                high, step = min(LARGEST_BUDGET, high + step), step * 16
+                if holds(high):
+                    break
+                low = high
             else:
-                low = middle + 1
+                return LARGEST_BUDGET
+        low = max(low, -1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if holds(middle) else (middle, high)
         return high
+
+
+def _figures(sized: Sizing | None) -> tuple[Any, ...] | None:
+    if sized is None:
+        return None
+    return (sized.bytes_per_token, sized.kv_heads_per_rank, sized.rest_memory_bytes, *(getattr(sized, name) for name in _POOLS))

@@ -77,7 +77,8 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
         lines = (*worst.lines, capacity.line)
         terms = _terms(inputs, worst) | {"rest_memory": rest.to_dict()}
         found = candidates(
-            inputs.candidates(), lambda release: arithmetic.capacity(release, rest, lambda s: s.max_total_num_tokens, "tokens")
+            arithmetic.groups(_middle(rest)),
+            lambda release: arithmetic.capacity(release, rest, lambda s: s.max_total_num_tokens, "tokens"),
         )
     if not found:
         missing += (arithmetic.refused,) if inputs.geometry is None or not missing else ()
@@ -91,6 +92,10 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     return Check(
         name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), CAPACITY, terms, lacking, once(lines)
     )
+
+
+def _middle(budget: Interval) -> int:
+    return max(0, int((budget.low + budget.high) / 2))
 
 
 def _terms(inputs: CheckInputs, worst: Reading) -> dict[str, Any]:
@@ -116,7 +121,7 @@ def _implied(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> I
         return
     rest, worst = budget
     terms, lines = _terms(inputs, worst), once((*worst.lines, capacity.line))
-    implied = candidates(inputs.candidates(), lambda release: arithmetic.budgets(release, tokens, slots))
+    implied = candidates(arithmetic.groups(_middle(rest)), lambda release: arithmetic.budgets(release, tokens, slots))
     if not implied:
         return
     if hull(implied).high >= LARGEST_BUDGET:

@@ -32,7 +32,7 @@ def pool_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
                 yield _kv_pool_bytes(side, pool, *rows)
     for number in inputs.start.find("bytes_per_token", role="target"):
         if number.interval is not None:
-            found = candidates(inputs.candidates(), arithmetic.cell)
+            found = candidates(arithmetic.cells(), arithmetic.cell)
             yield _check("bytes_per_token", number, fits(number), found, arithmetic, cell_excuses(inputs), "", {}, (number.line,))
 
 
@@ -71,7 +71,7 @@ def padding(inputs: CheckInputs) -> Interval:
 
 def _bytes_per_token(side: Arithmetic, pool: Number, rows: Interval, tokens: Number) -> Check:
     observed = (fits(pool) / rows).with_unit("bytes")
-    found = candidates(side.inputs.candidates(), side.cell)
+    found = candidates(side.cells(), side.cell)
     lines = (pool.line, tokens.line)
     excuses = cell_excuses(side.inputs) + _other_sizes(side, observed)
     return _check("bytes_per_token", pool, observed, found, side, excuses, "kv_pool_bytes / tokens", {}, lines)
@@ -86,13 +86,13 @@ def _other_sizes(side: Arithmetic, observed: Interval) -> list[Excuse]:
     for size in _TP_SIZES:
         if size > inputs.arguments.tp_size:
             other = Arithmetic(inputs, replace(side.arguments, tp_size=size))
-            if any(candidate.value.meets(observed) for candidate in candidates(inputs.candidates()[-1:], other.cell)):
+            if any(candidate.value.meets(observed) for candidate in candidates([(inputs.candidates()[-1],)], other.cell)):
                 fitting.append(str(size))
     return [Excuse(f"tp_size (the figure fits tp_size {' or '.join(fitting)})")] if fitting else []
 
 
 def _kv_pool_bytes(side: Arithmetic, pool: Number, rows: Interval, tokens: Number) -> Check:
-    cells = candidates(side.inputs.candidates(), side.cell)
+    cells = candidates(side.cells(), side.cell)
     found = [Candidate((rows * cell.value).with_unit("bytes"), cell.releases) for cell in cells]
     terms: dict[str, Any] = {"rows": rows.to_dict()}
     if cells:

@@ -58,7 +58,11 @@ def _check(
         return arithmetic.capacity(release, allowed, pick, unit) if allowed is not None else None
 
     lines = once((number.line, *((capacity.line,) if capacity else ()), *(budget[1].lines if budget else ())))
-    found = candidates(inputs.candidates(), compute) if inputs.geometry is not None else []
+    found = (
+        candidates(arithmetic.groups(_near(arithmetic, capacity, budget[0] if budget else None)), compute)
+        if inputs.geometry is not None
+        else []
+    )
     terms = {
         "max_total_num_tokens": capacity.value if capacity else None,
         "max_running_requests": inputs.arguments.max_running_requests,
@@ -71,6 +75,14 @@ def _check(
         return Check(number.name, "unknown", number.rank, number.role, fits(number), None, formula, {}, missing, lines)
     verdict, lacking = judge(fits(number), found, excuses)
     return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), formula, terms, lacking, lines)
+
+
+def _near(arithmetic: Arithmetic, capacity: Number | None, rest: Interval | None) -> int:
+    """A budget of about the size in question."""
+    if rest is not None:
+        return max(0, int(rest.high))
+    sized = next((s for group in arithmetic.cells() if (s := arithmetic.sized(group[-1])) is not None), None)
+    return int(capacity.value * sized.bytes_per_token) if capacity and sized and isinstance(capacity.value, int) else 0
 
 
 def _allowed(
@@ -94,7 +106,8 @@ def _state(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> Check
         lines = once((*budget[1].lines, number.line))
         rest = budget[0]
         found = candidates(
-            inputs.candidates(), lambda release: arithmetic.capacity(release, rest, lambda s: s.max_mamba_cache_size, "slots")
+            arithmetic.groups(max(0, int(rest.high))),
+            lambda release: arithmetic.capacity(release, rest, lambda s: s.max_mamba_cache_size, "slots"),
         )
     if not found:
         missing = missing_for_budget(inputs, number.rank)

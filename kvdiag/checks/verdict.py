@@ -26,13 +26,13 @@ class Excuse:
     raises: bool = True
 
 
-def candidates(releases: Iterable[Release], compute: Callable[[Release], Interval | None]) -> list[Candidate]:
-    """`compute` for each release, equal results once; releases for which it gives None do not count."""
+def candidates(groups: Iterable[tuple[Release, ...]], compute: Callable[[Release], Interval | None]) -> list[Candidate]:
+    """`compute` for each group of releases that size alike, equal results once; those for which it gives None do not count."""
     found: dict[Interval, list[Release]] = {}
-    for release in releases:
-        value = compute(release)
+    for releases in groups:
+        value = compute(releases[-1])
         if value is not None:
-            found.setdefault(value, []).append(release)
+            found.setdefault(value, []).extend(releases)
     return [Candidate(value, tuple(of)) for value, of in found.items()]
 
 

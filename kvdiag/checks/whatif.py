@@ -59,10 +59,11 @@ def predict(inputs: CheckInputs, changes: Mapping[str, Any]) -> Prediction:
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
     fraction = _fraction(inputs, changes)
     budgets: dict[Release, Interval] = {}
-    for release in inputs.candidates():
-        budget = _budget(inputs, before, release, anchor, rank, changes, fraction)
+    own = budget_of(inputs, rank)
+    for releases in before.groups(max(0, int(own[0].high)) if own else 1 << 34):
+        budget = _budget(inputs, before, releases[-1], anchor, rank, changes, fraction)
         if budget is not None:
-            budgets[release] = budget
+            budgets |= dict.fromkeys(releases, budget)
     numbers = _numbers(after, budgets)
     missing: tuple[str, ...] = ()
     if "max_total_num_tokens" not in numbers:
@@ -141,22 +142,26 @@ def _weights(inputs: CheckInputs, weights: Interval, changes: Mapping[str, Any])
 
 def _numbers(after: Arithmetic, budgets: dict[Release, Interval]) -> dict[str, Interval]:
     numbers: dict[str, Interval] = {}
-    cells = candidates(after.inputs.candidates(), after.cell)
+    cells = candidates(after.cells(), after.cell)
     if cells:
         numbers["bytes_per_token"] = hull(cells)
     if not budgets:
         return numbers
     numbers["rest_memory_bytes"] = hull(Candidate(budget, (release,)) for release, budget in budgets.items())
+    groups = [tuple(r for r in group if r in budgets) for group in after.groups(int(numbers["rest_memory_bytes"].high))]
     for name, unit in NUMBERS:
-        pick = _pick(name)
-        found = candidates(budgets, lambda release, pick=pick, unit=unit: after.capacity(release, budgets[release], pick, unit))  # type: ignore[misc]
+        found = candidates([group for group in groups if group], _compute(after, budgets, name, unit))
         if found:
             numbers[name] = hull(found)
     return numbers
 
 
-def _pick(name: str) -> Callable[[Sizing], int | None]:
-    return lambda sized: getattr(sized, name)
+def _compute(after: Arithmetic, budgets: dict[Release, Interval], name: str, unit: str) -> Callable[[Release], Interval | None]:
+    def pick(sized: Sizing) -> int | None:
+        value = getattr(sized, name)
+        return value if isinstance(value, int) else None
+
+    return lambda release: after.capacity(release, budgets[release], pick, unit)
 
 
 def _missing(inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: str, budgeted: bool) -> tuple[str, ...]:
