@@ -19,6 +19,8 @@ COMMANDS = {
     "baseline": "write what a start is now, as the file that check compares with",
     "diff": "what differs between two starts, side by side, and how the change of capacity splits into causes",
     "check": "compare a start with a baseline and a policy, and fail where it drifted: the gate for pipelines",
+    "schema": "the JSON Schemas of what kvdiag writes and reads",
+    "completion": "the completion script of a shell (bash, zsh, fish)",
 }
 """Command name to its line in the help; the module ``kvdiag.cli.<name>`` has ``add_arguments`` and ``run``."""
 

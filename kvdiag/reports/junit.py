@@ -18,12 +18,12 @@ def render(outcome: Outcome) -> str:
     cases = [_case(code, outcome) for code in codes()]
     failures = sum("<failure" in case for case in cases)
     skipped = sum("<skipped" in case for case in cases)
-    counts = f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}" time="0"'
+    counts = f'tests="{len(cases)}" failures="{failures}" errors="0" time="0"'
     inner = "\n".join(cases)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name="kvdiag check" {counts}>\n'
-        f" <testsuite name={_attribute(outcome.log)} {counts}>\n{inner}\n </testsuite>\n</testsuites>\n"
+        f' <testsuite name={_attribute(outcome.log)} {counts} skipped="{skipped}">\n{inner}\n </testsuite>\n</testsuites>\n'
     )
 
 
