@@ -80,19 +80,33 @@ def wrapped(wrapper: str, line: str, when: datetime, count: int) -> str:
     return line
 
 
-def startup(release: str, ranks: int) -> list[str]:
-    """Start-up messages of one server: (rank or None, message) in print order, as text without the prefix."""
-    arguments = {"model_path": "meta-llama/Llama-3.1-8B-Instruct", "mem_fraction_static": 0.874, "tp_size": ranks, "page_size": 1}
+def startup(release: str, ranks: int) -> list[tuple[int | None, str]]:
+    """(rank or None, message) of the start-up of one server with data-parallel attention; the numbers agree."""
+    arguments = {
+        "model_path": "meta-llama/Llama-3.1-8B-Instruct",
+        "mem_fraction_static": 0.874,
+        "tp_size": ranks,
+        "dp_size": ranks,
+        "enable_dp_attention": ranks > 1,
+        "page_size": 1,
+        "kv_cache_dtype": "auto",
+        "chunked_prefill_size": 8192,
+        "max_running_requests": MAX_RUNNING * ranks,
+    }
     newer = parse_release(release) in parse_ranges("0.5.19..0.5.23")
     dump = repr(arguments) if newer else f"ServerArgs({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
-    return [
-        f"server_args={dump}",
+    workers = [
         "Load weight begin. avail mem=78.60 GB",
+        "Load weight end. elapsed=12.31 s, type=LlamaForCausalLM, avail mem=63.45 GB, mem usage=15.15 GB.",
+        f"KV Cache is allocated. dtype: torch.bfloat16, #tokens: {CAPACITY}, K size: 26.78 GB, V size: 26.78 GB",
         "Memory pool end. avail mem=9.86 GB",
-        f"max_total_num_tokens={CAPACITY}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
-        f"max_running_requests={MAX_RUNNING}, context_len=131072, available_gpu_mem=9.50 GB",
-        "The server is fired up and ready to roll!",
     ]
+    capacity = (
+        f"max_total_num_tokens={CAPACITY}, chunked_prefill_size={8192 // ranks}, max_prefill_tokens=16384, "
+        f"max_running_requests={MAX_RUNNING}, context_len=131072, available_gpu_mem=9.50 GB"
+    )
+    told = [(rank, message) for message in workers for rank in range(ranks)]
+    return [(None, f"server_args={dump}"), *told, (0, capacity), (None, "The server is fired up and ready to roll!")]
 
 
 def variant_sequences(family: str, release: str | None = None) -> list[Sequence]:
@@ -187,8 +201,9 @@ def lines(
     usual = [shape_of(decodes[-1], random.Random(0), 0.0), shape_of(prefills[-1], random.Random(0), 0.0)]
     now = BEGIN
     pattern = "%Y-%m-%d %H:%M:%S"
-    for message in startup(release, ranks):
-        yield f"[{now:{pattern}}] {message}" if "server" in message else f"[{now:{pattern}} TP0] {message}", now, "start"
+    for worker, message in startup(release, ranks):
+        tag = f" DP{worker} TP{worker}" if worker is not None and ranks > 1 else ""
+        yield f"[{now:{pattern}}{tag}] {message}", now, "start"
     now += timedelta(seconds=40)
     count = 0
     while True:

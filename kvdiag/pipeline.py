@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvdiag.checks import Diagnosis, diagnose
 from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
+from kvdiag.lines.sample import Sample, is_big, sampled_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import parse_release
 from kvdiag.starts import Assembly, Start
@@ -36,6 +37,14 @@ class _Watch:
         self.samples: list[tuple[int, str]] = []
         self.last_exception = ""
         self.neighbours: set[str] = set()
+        self.sample = Sample()
+
+    def count(self, record: Record, siblings: int) -> None:
+        """Takes `siblings` records that are like `record` and do not come themselves."""
+        if record.family:
+            self.seen.matched += siblings
+        elif not record.message.startswith(("INFO:", "WARNING:")):
+            self.unmatched += siblings
 
     def through(self, records: Iterable[Record]) -> Iterator[Record]:
         for record in records:
@@ -59,6 +68,13 @@ class _Watch:
                 self.neighbours.add(name)
 
 
+def _records(path: str, watch: _Watch) -> Iterator[Record]:
+    """The records of one input; of a big log's scheduler lines a sample, unless somebody looks at each record."""
+    if watch.tap is not None or not is_big(path):
+        return read_records(read_lines(path, watch.seen))
+    return sampled_records(path, watch.seen, watch.sample, watch.count)
+
+
 def explain(
     paths: list[str],
     *,
@@ -78,12 +94,14 @@ def explain(
     assembly = Assembly()
     for index, path in enumerate(paths):
         watch = _Watch(Input(path), tap)
-        for record in watch.through(read_records(read_lines(path, watch.seen))):
+        for record in watch.through(_records(path, watch)):
             assembly.add(record, index)
         inputs.append(watch.seen)
         watches.append(watch)
     starts = [
-        diagnose(start, config=config, model=model, release=stated, last_exception=_last_exception(start, watches))
+        diagnose(
+            _noted(start, watches), config=config, model=model, release=stated, last_exception=_last_exception(start, watches)
+        )
         for start in assembly.starts()
     ]
     if not starts:
@@ -118,6 +136,18 @@ def what_if(
         )
     inputs = gather(starts[-1], config, model, stated)
     return [predict(inputs, change) for change in changes]
+
+
+def _noted(start: Start, watches: list[_Watch]) -> Start:
+    """The start, with a note where its scheduler lines were too many to look at each."""
+    samples = [watch.sample for watch in watches if watch.sample.every > 1]
+    if samples and start.batches:
+        every = max(sample.every for sample in samples) * start.batches.every
+        rows = sum(sample.rows for sample in samples)
+        start.notes.append(
+            f"of the {rows:,} scheduler lines of this log findings look at one in {every}: shares are of these, and so are counts"
+        )
+    return start
 
 
 def _last_exception(start: Start, watches: list[_Watch]) -> str:

@@ -74,6 +74,15 @@ class Scanner:
         strict = of_records(records, offsets, self.texts)
         return Scanned(merge(joined(rows), strict) if rows else strict, records, counted)
 
+    def strictly(self, block: Block, places: list[tuple[int, int]]) -> list[Record]:
+        """The records of single lines of a block that was scanned, at (line number, place in the input)."""
+        lines = []
+        for number, offset in places:
+            begin = offset - block.offset
+            raw = block.data[begin : block.data.index(b"\n", begin) + 1]
+            lines.append(line_of(raw, number, self._seen, cut=block.cut))
+        return list(read_records(lines))
+
     def _collect(self, table: Table, block: Block, rows: list[Chunk], counted: list[tuple[Record, int]]) -> None:
         taken = table.take(self._number, block.offset)
         if taken is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet
+from kvdiag.starts.batches import Batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Start:
     server_args_path: int = 0
     numbers: list[Number] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    batches: list[Record] = field(default_factory=list)
+    batches: Batches = field(default_factory=Batches)
     release: ReleaseEvidence | None = None
 
     def find(self, name: str, *, rank: str | None = None, role: str | None = None) -> list[Number]:

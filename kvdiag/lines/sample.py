@@ -1,0 +1,78 @@
+"""Big logs as records in bounded memory and time: all but the scheduler lines, and of these an even sample."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvdiag.lines.record import Record
+from kvdiag.reading import Input
+
+if TYPE_CHECKING:
+    from kvdiag.lines.scan import Scanned, Scanner
+    from kvdiag.reading.blocks import Block
+
+BIG = 1 << 20
+"""Bytes from which a log is worth loading numpy for."""
+WANTED = 1 << 12
+"""Scheduler lines that are looked at one by one; up to twice as many are where the log is longer than it seemed."""
+_ROW_BYTES = 160
+_UNPACKS_TO = 8
+_TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
+
+
+@dataclass(slots=True)
+class Sample:
+    """How many scheduler lines there are, and that every `every`-th of them was looked at."""
+
+    rows: int = 0
+    every: int = 1
+
+
+def is_big(path: str) -> bool:
+    """Whether the log at `path` is a file of more than a few thousand lines."""
+    return _size(path) >= BIG
+
+
+def _size(path: str) -> int:
+    if path == "-" or not os.path.isfile(path):
+        return 0
+    packed = path.endswith((".gz", ".bz2", ".xz", ".zst"))
+    return os.path.getsize(path) * (_UNPACKS_TO if packed else 1)
+
+
+def sampled_records(path: str, seen: Input, sample: Sample, count: Callable[[Record, int], None]) -> Iterator[Record]:
+    """The records of the log at `path` in the order of their lines.
+
+    Of its scheduler lines only every so many-th comes (and the first of each shape), and of messages that no rule knows
+    the first of each shape; `count` is told how many lines like a record do not come (-1 takes one of them back).
+    """
+    from kvdiag.lines.scan import Scanner
+    from kvdiag.reading.blocks import read_blocks
+
+    sample.every = max(1, 1 << max(0, (_size(path) // _ROW_BYTES // WANTED).bit_length() - 1))
+    scanner = Scanner(_of_no_account, seen)
+    for block in read_blocks(path, seen):
+        found = scanner.scan(block)
+        for record, siblings in found.counted:
+            count(record, siblings)
+        sampled = _sampled(found, block, scanner, sample)
+        for record in sampled:
+            count(record, -1)
+        yield from sorted([*found.records, *sampled], key=lambda record: record.line.number)
+
+
+def _of_no_account(record: Record) -> bool:
+    return record.family is None and record.prefixed and not any(word in record.message for word in _TELLING)
+
+
+def _sampled(found: Scanned, block: Block, scanner: Scanner, sample: Sample) -> list[Record]:
+    """The sampled rows of a block, and its last one, less those that were read strictly anyway."""
+    rows = found.rows
+    strict = {record.line.number for record in found.records}
+    wanted = {*range(-sample.rows % sample.every, len(rows), sample.every), *range(max(0, len(rows) - 1), len(rows))}
+    sample.rows += len(rows)
+    places = [(int(rows.lines[row]), int(rows.offsets[row])) for row in sorted(wanted)]
+    return scanner.strictly(block, [place for place in places if place[0] not in strict])
