@@ -148,7 +148,7 @@ def test_the_symbols_cover_every_release_without_a_gap():
 
     (document,) = rulebook.load("checks")
     for name, entries in document.items():
-        if name == "_file":
+        if name.startswith("_"):
             continue
         ends = [entry.split(" ")[0].partition("..")[::2] for entry in entries]
         assert ends[-1][1] == "", name

@@ -25,4 +25,4 @@ def symbol_of(name: str, releases: list[Release]) -> str:
 @lru_cache(maxsize=1)
 def _symbols() -> dict[str, Any]:
     documents: list[dict[str, Any]] = rulebook.load("checks")
-    return {name: entry for document in documents for name, entry in document.items()}
+    return {name: entry for document in documents for name, entry in document.items() if isinstance(entry, list)}
