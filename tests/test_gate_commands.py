@@ -76,17 +76,17 @@ def test_check_without_a_baseline_holds_the_log_against_the_arithmetic(cli, tmp_
     (tmp_path / "server.log").write_text(text, encoding="utf-8")
     done = cli("check", str(tmp_path / "server.log"), "--format", "json")
     assert done.returncode == 1
-    assert {drift["code"] for drift in json.loads(done.stdout)["drifts"]} >= {"KV831"}
+    assert {drift["code"] for drift in json.loads(done.stdout)["drifts"]} >= {"KD131"}
 
 
 def test_levels_and_codes_choose_what_fails(cli, tmp_path, kimi_baseline):
-    more = next(edit for edit in edits("planted.toml", "drift") if edit["code"] == "KV842" and edit["log"] == "kimi")
+    more = next(edit for edit in edits("planted.toml", "drift") if edit["code"] == "KD142" and edit["log"] == "kimi")
     log = tmp_path / "server.log"
     log.write_text(edited(more), encoding="utf-8")
     assert cli("check", str(log), "--baseline", kimi_baseline).returncode == 0
     assert cli("check", str(log), "--baseline", kimi_baseline, "--fail-on", "warning").returncode == 1
-    assert cli("check", str(LOWER), "--baseline", kimi_baseline, "--ignore", "KV821,KV801").returncode == 0
-    assert cli("check", str(LOWER), "--baseline", kimi_baseline, "--select", "kv82").returncode == 1
+    assert cli("check", str(LOWER), "--baseline", kimi_baseline, "--ignore", "KD121,KD101").returncode == 0
+    assert cli("check", str(LOWER), "--baseline", kimi_baseline, "--select", "kd12").returncode == 1
     wrong = cli("check", str(LOWER), "--baseline", kimi_baseline, "--select", "E501")
     assert wrong.returncode == 2
     assert "E501" in wrong.stderr
@@ -95,7 +95,7 @@ def test_levels_and_codes_choose_what_fails(cli, tmp_path, kimi_baseline):
 def test_update_rewrites_the_baseline_and_prints_what_it_accepted(cli, kimi_baseline):
     done = cli("check", str(LOWER), "--baseline", kimi_baseline, "--update")
     assert done.returncode == 0
-    assert "accepted KV821 mem_fraction_static 0.88 -> 0.85" in done.stderr
+    assert "accepted KD121 mem_fraction_static 0.88 -> 0.85" in done.stderr
     again = cli("check", str(LOWER), "--baseline", kimi_baseline)
     assert (again.returncode, again.stdout) == (0, "passed: no drift\n")
 
@@ -144,7 +144,7 @@ def subjects(result) -> set[tuple[str, str, str]]:
 
 
 def test_a_policy_allows_changes_by_size_and_direction():
-    drift = ("KV801", "max_total_num_tokens", "error")
+    drift = ("KD101", "max_total_num_tokens", "error")
     for allowed in ("{ relative = 0.271 }", "{ absolute = 43106 }", '{ direction = "up" }', '"any"'):
         assert drift not in subjects(outcome(f"[numbers]\nmax_total_num_tokens = {allowed}\n"))
     for forbidden in ("{ relative = 0.27 }", "{ absolute = 43105 }", '{ direction = "down" }', '"exact"', '"default"'):
@@ -155,7 +155,7 @@ def test_exact_fails_even_on_noise(tmp_path):
     path = tmp_path / "server.log"
     path.write_text(KIMI.read_text(encoding="utf-8").replace("159277", "159260"), encoding="utf-8")
     assert not outcome("", log=path).failed
-    assert ("KV801", "max_total_num_tokens", "error") in subjects(
+    assert ("KD101", "max_total_num_tokens", "error") in subjects(
         outcome('[numbers]\nmax_total_num_tokens = "exact"\n', log=path)
     )
 
@@ -163,15 +163,15 @@ def test_exact_fails_even_on_noise(tmp_path):
 def test_a_policy_requires_arguments_and_checks():
     arguments = "[arguments]\nrequired = { mem_fraction_static = 0.88, disable_radix_cache = false }\n"
     found = subjects(outcome(f'{arguments}[checks]\nrequired = ["swa_max_total_num_tokens"]\n'))
-    assert ("KV825", "mem_fraction_static", "error") in found
-    assert ("KV832", "swa_max_total_num_tokens", "error") in found
+    assert ("KD125", "mem_fraction_static", "error") in found
+    assert ("KD132", "swa_max_total_num_tokens", "error") in found
     assert not any(subject == "disable_radix_cache" for _, subject, _ in found)
 
 
 def test_a_policy_ignores_arguments_and_sets_levels():
-    found = subjects(outcome('[arguments]\nignore = ["mem_fraction_static"]\n[levels]\nKV801 = "warning"\nKV807 = "off"\n'))
-    assert ("KV801", "max_total_num_tokens", "warning") in found
-    assert not any(code in ("KV821", "KV807") for code, _, _ in found)
+    found = subjects(outcome('[arguments]\nignore = ["mem_fraction_static"]\n[levels]\nKD101 = "warning"\nKD107 = "off"\n'))
+    assert ("KD101", "max_total_num_tokens", "warning") in found
+    assert not any(code in ("KD121", "KD107") for code, _, _ in found)
 
 
 def test_lines_of_a_fork_can_be_accepted(tmp_path):
@@ -186,12 +186,12 @@ def test_lines_of_a_fork_can_be_accepted(tmp_path):
 
 SUPPRESSED = """
 [[suppress]]
-code = "KV821"
+code = "KD121"
 reason = "trying 0.85"
 until = 2026-12-31
 
 [[suppress]]
-code = "KV801"
+code = "KD101"
 reason = "same"
 until = 2026-12-31
 """
@@ -202,7 +202,7 @@ def test_a_suppression_holds_until_its_last_day_and_is_an_error_after_it():
     assert not during.failed
     assert {d.suppressed for d in during.suppressed} == {"trying 0.85 (until 2026-12-31)", "same (until 2026-12-31)"}
     after = outcome(SUPPRESSED, "2027-01-01")
-    assert {("KV891", "KV821", "error"), ("KV821", "mem_fraction_static", "error")} <= subjects(after)
+    assert {("KD191", "KD121", "error"), ("KD121", "mem_fraction_static", "error")} <= subjects(after)
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,12 @@ def test_a_suppression_holds_until_its_last_day_and_is_an_error_after_it():
         ("[lines]\nunknown_budget = true\n", "2:1", "whole number"),
         ("\n[line]\naccept = []\n", "2:1", "there are checks"),
         ('[findings]\n  allow = ["KV1"]\n', "2:3", "allowed"),
-        ('[levels]\nKV999 = "error"\n', "2:1", "KV999"),
-        ('[levels]\nKV801 = "fatal"\n', "2:1", "note, warning"),
+        ('[levels]\nKD999 = "error"\n', "2:1", "KD999"),
+        ('[levels]\nKD101 = "fatal"\n', "2:1", "note, warning"),
         ('[release]\nallowed = "newest"\n', "2:1", "release"),
-        ('[[suppress]]\ncode = "KV801"\nuntil = 2027-01-01\n', "2:9", "reason"),
-        ('[[suppress]]\ncode = "KV801"\nreason = "x"\nuntil = "soon"\n', "4:1", "end date"),
-        ('[[suppress]]\ncode = "KV8"\nreason = "x"\nuntil = 2027-01-01\n', "2:1", "diagnostic"),
+        ('[[suppress]]\ncode = "KD101"\nuntil = 2027-01-01\n', "2:9", "reason"),
+        ('[[suppress]]\ncode = "KD101"\nreason = "x"\nuntil = "soon"\n', "4:1", "end date"),
+        ('[[suppress]]\ncode = "KD1"\nreason = "x"\nuntil = 2027-01-01\n', "2:1", "diagnostic"),
         ("suppress = 3\n", "1:1", "tables"),
     ],
 )  # fmt: skip

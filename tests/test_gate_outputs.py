@@ -48,9 +48,9 @@ def outcome(request: pytest.FixtureRequest) -> Outcome:
 @pytest.fixture(scope="module")
 def hostile() -> Outcome:
     drifts = [
-        Drift("KV844", level, HOSTILE, HOSTILE, HOSTILE, None, HOSTILE, lines=(3, 5)) for level in ("error", "warning", "note")
+        Drift("KD144", level, HOSTILE, HOSTILE, HOSTILE, None, HOSTILE, lines=(3, 5)) for level in ("error", "warning", "note")
     ]
-    suppressed = [Drift("KV801", "error", HOSTILE, HOSTILE, suppressed=HOSTILE)]
+    suppressed = [Drift("KD101", "error", HOSTILE, HOSTILE, suppressed=HOSTILE)]
     return Outcome(HOSTILE, drifts, [], suppressed, failed=True)
 
 

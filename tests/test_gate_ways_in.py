@@ -68,7 +68,7 @@ def test_the_action_fails_the_job_on_drift_and_annotates_file_and_line(workspace
     inputs = {"log": "drifted server.log", "baseline": "baseline.json", "install": "false", "sarif": "out.sarif"}
     done = action(inputs, workspace)[-1]
     assert done.returncode == 1
-    assert re.search(r"^::error file=drifted server\.log,line=51,title=KV801 capacity changed::", done.stdout, re.MULTILINE)
+    assert re.search(r"^::error file=drifted server\.log,line=51,title=KD101 capacity changed::", done.stdout, re.MULTILINE)
     assert (workspace / "out.sarif").exists()
 
 
@@ -104,7 +104,7 @@ def test_the_hook_checks_each_committed_log_against_the_baseline_beside_it(works
     (workspace / "drifted server.log.baseline.json").write_bytes((workspace / "baseline.json").read_bytes())
     done = bash(f'{entry} same.log "drifted server.log"', workspace, {})
     assert done.returncode == 1
-    assert "KV801" in done.stdout
+    assert "KD101" in done.stdout
 
 
 def test_the_pytest_fixture_fails_a_test_with_the_report(workspace: Path):

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     log = one_log(arguments.log)
     observed = observe(log, config=arguments.config, model=arguments.model, release=arguments.release)
-    if observed.earlier_starts:
-        print(f"kvdiag: {safe(log)}: {observed.earlier_starts + 1} starts, the baseline is of the last", file=sys.stderr)
+    if observed.others:
+        print(f"kvdiag: {safe(log)}: {observed.others + 1} starts, the baseline is of the last", file=sys.stderr)
     deliver(write_baseline(observed.snapshot), arguments.output)
     return ExitCode.DONE

@@ -58,8 +58,8 @@ def _codes(text: str) -> tuple[str, ...]:
 
     found = tuple(part.strip().upper() for part in text.split(",") if part.strip())
     for prefix in found:
-        if not any(code.startswith(prefix) for code in codes()):
-            raise InputError(f"no diagnostic begins with {prefix!r}; there are {', '.join(codes())}")
+        if not prefix.startswith("KV") and not any(code.startswith(prefix) for code in codes()):
+            raise InputError(f"no diagnostic begins with {prefix!r}; there are {', '.join(codes())}, and the findings KV...")
     return found
 
 
@@ -80,7 +80,7 @@ def _update(observed: Observation, outcome: Outcome, baseline: str) -> int:
     from kvdiag.reports.safe import safe
 
     deliver(write_baseline(observed.snapshot), baseline)
-    accepted = [drift for drift in outcome.drifts if drift.code != "KV891"]
+    accepted = [drift for drift in outcome.drifts if drift.code != "KD191"]
     for drift in accepted:
         print(f"accepted {drift.code} {safe(drift.message)}", file=sys.stderr)
     print(f"kvdiag: {baseline} rewritten, {len(accepted)} changes accepted", file=sys.stderr)

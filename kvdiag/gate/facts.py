@@ -31,7 +31,7 @@ def compare_facts(before: Snapshot, after: Snapshot) -> list[Drift]:
 def _release(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
     if releases_differ(before, after):
         first, second = _range(before), _range(after)
-        yield Drift("KV823", "error", "release", f"SGLang {first} -> {second}", "", first, second)
+        yield Drift("KD123", "error", "release", f"SGLang {first} -> {second}", "", first, second)
 
 
 def _range(snapshot: Snapshot) -> str:
@@ -43,7 +43,7 @@ def _model(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
     for key in ("name", "architecture", "dtype"):
         old, new = before.model.get(key), after.model.get(key)
         if old is not None and new is not None and old != new:
-            yield Drift("KV824", "error", f"model {key}", f"model {change_of(key, old, new)}", "", old, new)
+            yield Drift("KD124", "error", f"model {key}", f"model {change_of(key, old, new)}", "", old, new)
 
 
 def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
@@ -62,10 +62,10 @@ def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
             continue
         level, reason = _argument(name, before, after)
         said = change_of(name, old, new) if not (isinstance(old, dict) and isinstance(new, dict)) else _leaves(name, old, new)
-        yield Drift("KV821", level, name, said, reason, shown(old), shown(new), (), None, *lines)
+        yield Drift("KD121", level, name, said, reason, shown(old), shown(new), (), None, *lines)
     if one_sided:
         said = f"{len(one_sided)} arguments that only one of the two releases has: {', '.join(one_sided)}"
-        yield Drift("KV822", "note", "arguments", said, follows="KV823", baseline_lines=lines[0], lines=lines[1])
+        yield Drift("KD122", "note", "arguments", said, follows="KD123", baseline_lines=lines[0], lines=lines[1])
 
 
 def _plain(value: Any) -> Any:
@@ -101,9 +101,9 @@ def _leaves(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
 
 def _ready(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
     if before.ready and not after.ready:
-        yield Drift("KV833", "error", "start", "the baseline's server came up, this one did not", "", "ready", "not ready")
+        yield Drift("KD133", "error", "start", "the baseline's server came up, this one did not", "", "ready", "not ready")
     elif after.ready and not before.ready:
-        yield Drift("KV833", "note", "start", "the server came up; the baseline's did not", "", "not ready", "ready")
+        yield Drift("KD133", "note", "start", "the server came up; the baseline's did not", "", "not ready", "ready")
 
 
 def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
@@ -114,20 +114,20 @@ def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         if check.verdict == "disagree" and (was is None or was.verdict != "disagree"):
             said = f"{check.name} disagrees with the arithmetic ({check.formula})"
             yield Drift(
-                "KV831", "error", check.name, said, "", was.verdict if was else None, "disagree", (), check.role,
+                "KD131", "error", check.name, said, "", was.verdict if was else None, "disagree", (), check.role,
                 (was.line,) if was else (), (check.line,),
             )  # fmt: skip
         elif check.verdict == "unknown" and was is not None and was.verdict == "agree":
             if shared and check.name in _BUDGET_CHECKS:
                 continue
             said = f"{check.name} agreed with the arithmetic and cannot be checked in this log"
-            yield Drift("KV832", "warning", check.name, said, "", "agree", "unknown", (), check.role, (was.line,), (check.line,))
+            yield Drift("KD132", "warning", check.name, said, "", "agree", "unknown", (), check.role, (was.line,), (check.line,))
 
 
 def finding_drifts(findings: list[Finding], before: Snapshot | None) -> list[Drift]:
     """A drift for each finding the baseline does not have; with a baseline only errors, as the others come with the load.
 
-    The finding that a number disagrees is left out: it is KV831 here.
+    KV101, a number that disagrees, is left out: it is KD131 here.
     """
     known = set(before.findings) if before is not None else set()
     found = []
@@ -135,5 +135,5 @@ def finding_drifts(findings: list[Finding], before: Snapshot | None) -> list[Dri
         if finding.code in known or finding.code == "KV101" or (before is not None and finding.level != "error"):
             continue
         said = f"{finding.code}: {finding.title}. {finding.message}"
-        found.append(Drift("KV834", finding.level, finding.code, said, finding.advice, None, finding.code, lines=finding.lines))
+        found.append(Drift("KD134", finding.level, finding.code, said, finding.advice, None, finding.code, lines=finding.lines))
     return found

@@ -99,7 +99,7 @@ def _changed(old: Shape, new: Shape, differ: bool) -> Drift:
         reason = f"both are lines of {old.family}, in another variant" + (", and the release is another" if differ else "")
         level = "warning" if differ else "error"
     said = f"a line changed: {old.text!r} -> {new.text!r}"
-    return Drift("KV843", level, old.family or "line", said, reason, old.text, new.text, (), None, (old.line,), (new.line,))
+    return Drift("KD143", level, old.family or "line", said, reason, old.text, new.text, (), None, (old.line,), (new.line,))
 
 
 def _vanished(shape: Shape, after: Snapshot, cut: bool, differ: bool) -> Drift:
@@ -107,24 +107,24 @@ def _vanished(shape: Shape, after: Snapshot, cut: bool, differ: bool) -> Drift:
     level = "error" if shape.family is not None and not still and not differ else "warning"
     reason, root = "", ""
     if cut:
-        level, reason, root = "note", "the start did not come as far", "KV833"
+        level, reason, root = "note", "the start did not come as far", "KD133"
     elif still:
         reason = f"other lines of {shape.family} are still there"
     elif differ:
         reason = "the release is another"
     said = f"a line vanished: {shape.text!r}"
-    return Drift("KV841", level, shape.family or "line", said, reason, shape.text, None, (), None, (shape.line,), (), root)
+    return Drift("KD141", level, shape.family or "line", said, reason, shape.text, None, (), None, (shape.line,), (), root)
 
 
 def _new(shape: Shape) -> Drift:
     reason = f"a line of {shape.family}" if shape.family else "no rule knows it"
     said = f"a new line: {shape.text!r}"
-    return Drift("KV842", "warning", shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
+    return Drift("KD142", "warning", shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
 
 
 def _failure(shape: Shape) -> Drift:
     said = f"a new line that reads like a failure: {shape.text!r}"
-    return Drift("KV844", "error", shape.family or "line", said, "", None, shape.text, lines=(shape.line,))
+    return Drift("KD144", "error", shape.family or "line", said, "", None, shape.text, lines=(shape.line,))
 
 
 def _load_lines(before: Snapshot, after: Snapshot) -> Iterator[Drift]:

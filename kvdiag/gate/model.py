@@ -58,6 +58,7 @@ class Snapshot:
     numbers: tuple[Stated, ...]
     checks: tuple[Checked, ...]
     findings: tuple[str, ...]
+    """Codes of the findings that are errors."""
     shapes: tuple[Shape, ...]
 
     @property

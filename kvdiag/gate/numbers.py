@@ -93,7 +93,7 @@ def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
     drift = _drift(change, meaning.code, _level(change, meaning.better))
     told = told_by_argument(change.name, pair.before, pair.after)
     if told:
-        return replace(drift, level="note", reason=told, follows="KV821")
+        return replace(drift, level="note", reason=told, follows="KD121")
     shared = pair.before.on_shared_memory and pair.after.on_shared_memory
     if meaning.kind == "reading":
         if shared:
@@ -178,7 +178,7 @@ def _cell(pair: Pair) -> Iterator[Drift]:
     lines = [next((n.line for n in s.find("kv_pool_bytes", "target")), x.line) for s, x in ((pair.before, a), (pair.after, b))]
     reason = cell_reason(a, b, pair.before, pair.after)
     message = f"bytes_per_token: {amount(a.cell)} -> {amount(b.cell)}"
-    yield Drift("KV802", "error", "bytes_per_token", message, reason, a.cell, b.cell, (), None, (lines[0],), (lines[1],))
+    yield Drift("KD102", "error", "bytes_per_token", message, reason, a.cell, b.cell, (), None, (lines[0],), (lines[1],))
 
 
 def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Drift]:
@@ -190,18 +190,18 @@ def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterat
     for number in gone:
         level, reason, root = "error", "", ""
         if before.ready and not after.ready:
-            level, reason, root = "note", "the start did not come as far", "KV833"
+            level, reason, root = "note", "the start did not come as far", "KD133"
         elif number.role == "draft" and changed_arguments(before, after, SPECULATION):
-            level, reason, root = "note", "speculation is set otherwise", "KV821"
+            level, reason, root = "note", "speculation is set otherwise", "KD121"
         elif releases_differ(before, after):
             level, reason = "warning", "the release is another, and may print it otherwise or not at all"
         message = f"{number.name}{places(number.ranks)} was {amount(number.value)} and is no longer stated"
         yield Drift(
-            "KV810", level, number.name, message, reason, number.value, None, number.ranks, number.role, (number.line,), (), root
+            "KD110", level, number.name, message, reason, number.value, None, number.ranks, number.role, (number.line,), (), root
         )
     for number in new:
         message = f"{number.name}{places(number.ranks)} is {amount(number.value)} and was not stated before"
-        yield Drift("KV812", "note", number.name, message, "", None, number.value, number.ranks, number.role, (), (number.line,))
+        yield Drift("KD112", "note", number.name, message, "", None, number.value, number.ranks, number.role, (), (number.line,))
 
 
 def _ranks(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Drift]:
@@ -212,4 +212,4 @@ def _ranks(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator
     said = [f"no longer there: {', '.join(lost)}"] if lost else []
     said += [f"new: {', '.join(found)}"] if found else []
     first, second = ", ".join(before.ranks), ", ".join(after.ranks)
-    yield Drift("KV811", "error", "ranks", f"ranks that state numbers, {'; '.join(said)}", "", first, second)
+    yield Drift("KD111", "error", "ranks", f"ranks that state numbers, {'; '.join(said)}", "", first, second)

@@ -18,7 +18,7 @@ _WORST = ("disagree", "unknown", "agree")
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A log as the gate sees it: the snapshot of its last start, and the diagnosis it was taken from."""
+    """A log as the gate sees it: the snapshot of its last start-up, and the diagnosis it was taken from."""
 
     path: str
     snapshot: Snapshot
@@ -26,8 +26,8 @@ class Observation:
     start: StartDiagnosis
 
     @property
-    def earlier_starts(self) -> int:
-        """Starts in the log before the one that was taken."""
+    def others(self) -> int:
+        """Starts in the log beside the one that was taken."""
         return len(self.diagnosis.starts) - 1
 
 
@@ -37,9 +37,15 @@ def observe(path: str, *, config: str | None = None, model: str | None = None, r
     diagnosis = explain([path], config=config, model=model, release=release, tap=shapes.add)
     if not diagnosis.starts:
         raise NotSglangError(f"{path}: no start of an SGLang server in it")
-    last = diagnosis.starts[-1]
-    begin = _first_line(last.start) if len(diagnosis.starts) > 1 else 0
-    return Observation(path, snapshot_of(last, shapes, begin), diagnosis, last)
+    item = _last(diagnosis.starts)
+    begin = _first_line(item.start) if len(diagnosis.starts) > 1 else 0
+    return Observation(path, snapshot_of(item, shapes, begin), diagnosis, item)
+
+
+def _last(starts: list[StartDiagnosis]) -> StartDiagnosis:
+    """The last start of which the log has the start-up; a group of scheduler lines alone says nothing to compare."""
+    begun = [item for item in starts if item.start.server_args or item.start.numbers]
+    return begun[-1] if begun else starts[-1]
 
 
 def _first_line(start: Start) -> int:
@@ -63,7 +69,7 @@ def snapshot_of(item: StartDiagnosis, shapes: Shapes, begin: int = 0) -> Snapsho
         ready=bool(start.events_of("ready")),
         numbers=_stated(_final(start)),
         checks=_checked(item.checks),
-        findings=tuple(sorted({finding.code for finding in item.findings})),
+        findings=tuple(sorted({finding.code for finding in item.findings if finding.level == "error"})),
         shapes=shapes.since(begin),
     )
 

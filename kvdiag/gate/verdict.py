@@ -18,7 +18,7 @@ from kvdiag.gate.words import shown
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_ranges
 
-_NUMBER_CODES = frozenset({"KV801", "KV802", "KV803", "KV804", "KV805", "KV806", "KV807", "KV808"})
+_NUMBER_CODES = frozenset({"KD101", "KD102", "KD103", "KD104", "KD105", "KD106", "KD107", "KD108"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def check(
 def _outcome(log: str, drifts: list[Drift], policy: Policy, options: Options, today: datetime.date) -> Outcome:
     outcome = Outcome(log, fail_on=options.fail_on)
     for drift in drifts:
-        if not _selected(drift.code, options):
+        if not _selected(drift, options):
             continue
         reason = _suppressed(drift, policy, today)
         if drift.noise:
@@ -67,13 +67,13 @@ def _outcome(log: str, drifts: list[Drift], policy: Policy, options: Options, to
             outcome.suppressed.append(replace(drift, suppressed=reason))
         else:
             outcome.drifts.append(drift)
-    outcome.drifts += [d for d in _expired(policy, today) if _selected(d.code, options)]
+    outcome.drifts += [d for d in _expired(policy, today) if _selected(d, options)]
     outcome.drifts.sort(key=weight)
     outcome.failed = any(LEVELS.index(d.level) >= LEVELS.index(options.fail_on) for d in outcome.drifts)
     return outcome
 
 
-_ORDER = ("KV833", "KV824", "KV823", "KV821", "KV825", "KV801", "KV802", "KV803", "KV804")
+_ORDER = ("KD133", "KD124", "KD123", "KD121", "KD125", "KD101", "KD102", "KD103", "KD104")
 
 
 def weight(drift: Drift) -> tuple[int, int, str, str, tuple[int, ...]]:
@@ -82,10 +82,12 @@ def weight(drift: Drift) -> tuple[int, int, str, str, tuple[int, ...]]:
     return (-LEVELS.index(drift.level), place, drift.code, drift.subject, drift.lines)
 
 
-def _selected(code: str, options: Options) -> bool:
-    if options.select and not code.startswith(options.select):
+def _selected(drift: Drift, options: Options) -> bool:
+    """Whether a drift is asked for, by its own code or by that of the finding it reports."""
+    names = (drift.code, drift.subject) if drift.code == "KD134" else (drift.code,)
+    if options.select and not any(name.startswith(options.select) for name in names):
         return False
-    return not (options.ignore and code.startswith(options.ignore))
+    return not (options.ignore and any(name.startswith(options.ignore) for name in names))
 
 
 def _suppressed(drift: Drift, policy: Policy, today: datetime.date) -> str:
@@ -99,7 +101,7 @@ def _expired(policy: Policy, today: datetime.date) -> Iterable[Drift]:
     for entry in policy.suppressions:
         if today > entry.until:
             said = f"the suppression of {entry.code} ({entry.subject}) ended on {entry.until}"
-            yield Drift("KV891", "error", entry.code, said, f"it was for: {entry.reason}")
+            yield Drift("KD191", "error", entry.code, said, f"it was for: {entry.reason}")
 
 
 def _allowed(drift: Drift, policy: Policy) -> Drift | None:
@@ -112,11 +114,11 @@ def _allowed(drift: Drift, policy: Policy) -> Drift | None:
             if _within(drift, allowance):
                 return None
             drift = replace(drift, level="error" if not drift.noise else drift.level)
-    if drift.code in ("KV821", "KV822") and drift.subject in policy.ignored_arguments:
+    if drift.code in ("KD121", "KD122") and drift.subject in policy.ignored_arguments:
         return None
-    if drift.code == "KV834" and drift.subject.startswith(policy.allowed_findings or ("\0",)):
+    if drift.code == "KD134" and drift.subject.startswith(policy.allowed_findings or ("\0",)):
         return None
-    if drift.code == "KV823" and policy.allowed_releases is not None and isinstance(drift.after, str):
+    if drift.code == "KD123" and policy.allowed_releases is not None and isinstance(drift.after, str):
         possible = parse_ranges(drift.after)
         if policy.allowed_releases == "any" or not possible - parse_ranges(policy.allowed_releases):
             return None
@@ -145,7 +147,7 @@ def _within(drift: Drift, allowance: Allowance) -> bool:
 
 def _disagreements(snapshot: Snapshot) -> list[Drift]:
     return [
-        Drift("KV831", "error", c.name, f"{c.name} disagrees with the arithmetic ({c.formula})", lines=(c.line,), role=c.role)
+        Drift("KD131", "error", c.name, f"{c.name} disagrees with the arithmetic ({c.formula})", lines=(c.line,), role=c.role)
         for c in snapshot.checks
         if c.verdict == "disagree"
     ]
@@ -160,17 +162,17 @@ def _demands(observed: Observation, policy: Policy) -> list[Drift]:
             said = (
                 f"the policy requires {name} to be checked; {'its inputs are not all there' if checked else 'the log lacks it'}"
             )
-            found.append(Drift("KV832", "error", name, said, lines=(checked.line,) if checked else ()))
+            found.append(Drift("KD132", "error", name, said, lines=(checked.line,) if checked else ()))
     for name, value in policy.required_arguments.items():
         there = snapshot.arguments.get(name)
         if there != value and not (value in (None, False) and there is None):
             said = f"the policy requires {name} = {shown(value)}, the log has {shown(there)}"
             line = (snapshot.arguments_line,) if snapshot.arguments_line else ()
-            found.append(Drift("KV825", "error", name, said, before=shown(value), after=shown(there), lines=line))
+            found.append(Drift("KD125", "error", name, said, before=shown(value), after=shown(there), lines=line))
     for finding in observed.start.findings:
         if finding.code.startswith(policy.forbidden_findings or ("\0",)):
             said = f"{finding.code}: {finding.title}; the policy forbids it. {finding.message}"
-            found.append(Drift("KV834", "error", finding.code, said, finding.advice, lines=finding.lines))
+            found.append(Drift("KD134", "error", finding.code, said, finding.advice, lines=finding.lines))
     found += _unknown_lines(observed, policy)
     return found
 
@@ -183,4 +185,4 @@ def _unknown_lines(observed: Observation, policy: Policy) -> list[Drift]:
         return []
     said = f"{len(unknown):,} wordings of lines have no rule, the policy allows {budget:,}"
     lines = tuple(sorted(shape.line for shape in unknown)[:5])
-    return [Drift("KV845", "error", "unknown lines", said, lines=lines)]
+    return [Drift("KD145", "error", "unknown lines", said, lines=lines)]
