@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
 
 
@@ -27,6 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
         from kvdiag.reports.postmortem_json import render as render_json
 
         deliver(render_json(result) + "\n", arguments.output)
+    elif arguments.format == "html":
+        from kvdiag.reports.html_report import render as render_html
+
+        deliver(render_html(result), arguments.output)
     else:
         from kvdiag.reports.postmortem_text import render
 
