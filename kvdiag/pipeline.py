@@ -16,6 +16,7 @@ from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
     from kvdiag.checks.whatif import Prediction
+    from kvdiag.lines.unknown import UnknownLines
     from kvdiag.postmortem import Postmortem
 
 SAMPLES = 20
@@ -33,8 +34,7 @@ class _Watch:
     def __init__(self, seen: Input, tap: Callable[[Record], None] | None = None) -> None:
         self.seen = seen
         self.tap = tap
-        self.unmatched = 0
-        self.samples: list[tuple[int, str]] = []
+        self.unknown: UnknownLines | None = None
         self.last_exception = ""
         self.neighbours: set[str] = set()
         self.sample = Sample()
@@ -51,14 +51,19 @@ class _Watch:
             if record.family:
                 self.seen.matched += 1
             elif record.prefixed and not record.message.startswith(("INFO:", "WARNING:")):
-                self.unmatched += 1
-                if len(self.samples) < SAMPLES:
-                    self.samples.append((record.line.number, record.message))
+                self._unknown(record)
             elif not record.prefixed:
                 self._loose(record.message)
             if self.tap is not None:
                 self.tap(record)
             yield record
+
+    def _unknown(self, record: Record) -> None:
+        if self.unknown is None:
+            from kvdiag.lines.unknown import UnknownLines
+
+            self.unknown = UnknownLines()
+        self.unknown.add(record)
 
     def _loose(self, message: str) -> None:
         if _EXCEPTION.match(message):
@@ -106,8 +111,9 @@ def explain(
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))
-    samples = [sample for watch in watches for sample in watch.samples][:SAMPLES]
-    return Diagnosis(inputs, starts, sum(watch.unmatched for watch in watches), samples)
+    unknown = [watch.unknown for watch in watches if watch.unknown]
+    samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
+    return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
 
 
 def what_if(

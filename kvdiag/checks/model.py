@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvdiag.models import Geometry, ModelConfig
 from kvdiag.quantity import Interval
 from kvdiag.reading import Input
 from kvdiag.starts import Start
+
+if TYPE_CHECKING:
+    from kvdiag.lines.unknown import Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +80,4 @@ class Diagnosis:
     inputs: list[Input]
     starts: list[StartDiagnosis]
     unmatched: int = 0
-    unmatched_samples: list[tuple[int, str]] = field(default_factory=list)
+    unmatched_samples: list[Unknown] = field(default_factory=list)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvdiag.gate.model import Shape
 from kvdiag.lines import Record
+from kvdiag.lines.wording import LONGEST, masked
 
 LOAD_FAMILIES = frozenset(
     {
@@ -17,7 +18,6 @@ LOAD_FAMILIES = frozenset(
 )  # fmt: skip
 """Families whose lines come with requests or accidents, not with the start: their presence says nothing of the build."""
 
-LONGEST = 240
 MOST = 400
 """Distinct shapes kept of one log; beyond it a log is not one of a server with a few hundred statements."""
 
@@ -30,19 +30,6 @@ _ERROR = re.compile(
 )
 _HARMLESS = re.compile(r"(?:ignor(?:e|ing)|skip(?:ping)?|fall(?:ing)? ?back)\b", re.IGNORECASE)
 """A line that begins so reports what was done about a failure, as a start prints it for each optional module."""
-
-_MASKS = (
-    (re.compile(r"\b[a-z][a-z0-9+.-]{1,15}://\S+"), "<url>"),
-    (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<id>"),
-    (re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b"), "<id>"),
-    (re.compile(r"0x[0-9a-fA-F]+"), "<id>"),
-    (re.compile(r"(?:(?<=[\s('\"=])|^)(?:~|\.{1,2})?/[\w.@+~-]+(?:/[\w.@+~-]*)*"), "<path>"),
-    (re.compile(r"\b\w+\.py:\d+"), "<source>"),
-    (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<host>"),
-    (re.compile(r"\b(?:localhost|[a-z][\w-]*(?:\.[\w-]+)+):\d+\b"), "<host>"),
-    (re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"), "#"),
-    (re.compile(r"#(?:,\s*#){2,}"), "#, ..."),
-)
 
 
 @dataclass(slots=True)
@@ -116,14 +103,6 @@ class Shapes:
                 at = shape.line if shape.line >= line else seen.last
                 kept.append(Shape(shape.text, shape.family, shape.stage, shape.error, at))
         return tuple(sorted(kept, key=lambda shape: (shape.family or "~", shape.text)))
-
-
-def masked(message: str) -> str:
-    """`message` with numbers, paths, hosts, addresses and identifiers replaced by marks, cut to `LONGEST` characters."""
-    text = message.strip()[: 2 * LONGEST]
-    for pattern, mark in _MASKS:
-        text = pattern.sub(mark, text)
-    return text[:LONGEST]
 
 
 def shape_of(record: Record) -> str:

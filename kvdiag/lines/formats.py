@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -51,6 +51,17 @@ class Formats:
         for needle, number in self._by_needle:
             if needle in text:
                 yield self._variant(number)
+
+    def heads(self, text: str) -> Iterator[tuple[str, str]]:
+        """(how a known line begins, its family) for the lines that begin with the same characters as `text`."""
+        for number in self._by_head.get(text[:HEAD], ()):
+            variant = self._variant(number)
+            for head in heads(variant.sequence):
+                yield head, variant.family
+
+    def fields(self, family: str) -> Iterable[str]:
+        """The names of a family's fields."""
+        return self._units[family]
 
     def unit(self, family: str, field: str) -> str:
         """The unit of a field of a family, empty where it has none."""

@@ -22,7 +22,16 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "starts": [_start(start) for start in diagnosis.starts],
         "unmatched": {
             "count": diagnosis.unmatched,
-            "samples": [{"line": line, "text": safe(text, 500)} for line, text in diagnosis.unmatched_samples],
+            "samples": [
+                {
+                    "line": each.line,
+                    "text": safe(each.text, 500),
+                    "template": safe(each.template, 500),
+                    "count": each.count,
+                    "like": each.like or None,
+                }
+                for each in diagnosis.unmatched_samples
+            ],
         },
     }
 
