@@ -44,7 +44,7 @@ class _Watch:
         if record.family:
             self.seen.matched += siblings
         elif not record.message.startswith(("INFO:", "WARNING:")):
-            self.unmatched += siblings
+            self._unknown(record, siblings)
 
     def through(self, records: Iterable[Record]) -> Iterator[Record]:
         for record in records:
@@ -58,12 +58,12 @@ class _Watch:
                 self.tap(record)
             yield record
 
-    def _unknown(self, record: Record) -> None:
+    def _unknown(self, record: Record, siblings: int = 1) -> None:
         if self.unknown is None:
             from kvdiag.lines.unknown import UnknownLines
 
             self.unknown = UnknownLines()
-        self.unknown.add(record)
+        self.unknown.add(record, siblings)
 
     def _loose(self, message: str) -> None:
         if _EXCEPTION.match(message):

@@ -25,7 +25,7 @@ class Unknown:
     line: int
     text: str
     like: str
-    count: int = 1
+    count: int
 
 
 class UnknownLines:
@@ -36,9 +36,9 @@ class UnknownLines:
         self._by_template: dict[str, Unknown] = {}
         self._known: dict[str, str] = {}
 
-    def add(self, record: Record) -> None:
-        """Takes a record that no rule knows."""
-        self.count += 1
+    def add(self, record: Record, siblings: int = 1) -> None:
+        """Takes a record that no rule knows, or that many records of its wording."""
+        self.count += siblings
         key = record.message[:400].translate(_DIGITS)
         template = self._known.get(key)
         if template is None:
@@ -47,9 +47,9 @@ class UnknownLines:
                 self._known[key] = template
         seen = self._by_template.get(template)
         if seen is not None:
-            seen.count += 1
+            seen.count += siblings
         elif len(self._by_template) < MOST:
-            self._by_template[template] = Unknown(template, record.line.number, record.message, nearest(record.message))
+            self._by_template[template] = Unknown(template, record.line.number, record.message, nearest(record.message), siblings)
 
     def listed(self) -> list[Unknown]:
         """The wordings: first those like a known line, which a new release has reworded, then in order of their lines."""
