@@ -1,0 +1,43 @@
+"""``kvdiag source``: the code path behind a number or a log line, and what changed between two revisions."""
+
+from __future__ import annotations
+
+import argparse
+
+from kvdiag.cli.output import deliver, terminal
+from kvdiag.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kvdiag source``."""
+    parser.add_argument("tree", metavar="TREE[@REV]", help="checkout, revision of it, installed package, wheel or sdist")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("number", nargs="?", metavar="NUMBER", help="a number, for example max_total_num_tokens")
+    asked.add_argument("--line", metavar="TEXT", help="the text of a log line")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answers from the tree; nothing in it is run."""
+    from kvdiag.source import open_tree
+    from kvdiag.source.answer import number_answer, numbers_answer
+
+    tree = open_tree(arguments.tree)
+    if arguments.line is not None:
+        from kvdiag.source.line_answer import line_answer
+
+        answer = line_answer(tree, arguments.line)
+    elif arguments.number:
+        answer = number_answer(tree, arguments.number)
+    else:
+        answer = numbers_answer(tree)
+    if arguments.format == "json":
+        from kvdiag.reports.source_report import render_json
+
+        deliver(render_json(answer), arguments.output)
+    else:
+        from kvdiag.reports.source_report import render
+
+        deliver(render(answer, **terminal(arguments.output)), arguments.output)
+    return ExitCode.DONE

@@ -1,0 +1,106 @@
+"""The answers of ``kvdiag source`` for a terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from kvdiag.reports.paint import Paint
+from kvdiag.reports.safe import safe
+
+Answer = dict[str, Any]
+
+
+def render_json(answer: Answer) -> str:
+    """The JSON text of an answer."""
+    return json.dumps(answer, ensure_ascii=False, indent=1).encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+
+
+def render(answer: Answer, *, width: int = 100, colour: bool = False) -> str:
+    """An answer as text of at most `width` columns, code lines aside."""
+    paint = Paint(colour, width)
+    return "\n".join([_tree_line(answer, paint), *_body(answer, paint), *_skipped(answer, paint)]) + "\n"
+
+
+def _body(answer: Answer, paint: Paint) -> Iterator[str]:
+    if "path" in answer:
+        return _path(answer, paint)
+    if "bindings" in answer:
+        return _line(answer, paint)
+    return _numbers(answer, paint)
+
+
+def _tree_line(answer: Answer, paint: Paint) -> str:
+    release = answer.get("release")
+    doubt = "" if answer.get("release_confidence") == "stated" else f", {answer.get('release_confidence')}"
+    told = (
+        f"SGLang {release} (by {answer.get('release_by')}{doubt})" if release else f"release unknown: {answer.get('release_by')}"
+    )
+    revision = f" at {answer['revision'][:12]}" if answer.get("revision") else ""
+    return paint.bold(safe(f"{answer['tree']}: {answer['kind']}{revision}, {told}"))
+
+
+def _numbers(answer: Answer, paint: Paint) -> Iterator[str]:
+    yield ""
+    for item in answer["numbers"]:
+        others = f" (also {', '.join(item['aliases'])})" if item["aliases"] else ""
+        yield paint.bold(item["number"]) + safe(f": {item['title']}{others}")
+
+
+def _path(answer: Answer, paint: Paint) -> Iterator[str]:
+    yield ""
+    unit = f", in {answer['unit']}" if answer["unit"] else ""
+    yield paint.bold(safe(f"{answer['number']}: {answer['title']}{unit}"))
+    yield from paint.wrap(safe(answer["meaning"]))
+    for (step, explains, when), places in groupby(answer["path"], lambda item: (item["step"], item["explains"], item["when"])):
+        yield ""
+        yield paint.bold(safe(step + (f" [{when}]" if when else "")))
+        yield from paint.wrap(safe(explains), "  ")
+        for _, statements in groupby(places, lambda item: (item["file"], item["symbol"])):
+            yield from _place(list(statements), paint)
+    if not answer["path"]:
+        yield "No step of this number's path is in this tree."
+    for missing in answer["missing"]:
+        yield from paint.wrap("not found: " + safe(missing))
+
+
+def _place(statements: list[Answer], paint: Paint) -> Iterator[str]:
+    first = statements[0]
+    doubt = "" if first["confidence"] == "certain" else f"   ({first['confidence']})"
+    yield "  " + paint.colour(safe(first["file"]), "cyan") + f"  {safe(first['symbol'])}{doubt}"
+    for item in statements:
+        under = f"   if {item['condition']}" if item["condition"] else ""
+        yield f"  {item['line']:>6}  {safe(item['expression'])}{paint.dim(safe(under))}"
+        if item.get("evaluated"):
+            yield f"          = {safe(item['evaluated'])}"
+
+
+def _line(answer: Answer, paint: Paint) -> Iterator[str]:
+    yield ""
+    if not answer["statement"]:
+        yield from paint.wrap("No statement of this tree prints this line; is the tree the release that wrote it?")
+        return
+    candidates = answer["candidates"]
+    tied = [item for item in candidates if item["confidence"] == candidates[0]["confidence"]]
+    if candidates[0]["confidence"] == "possible":
+        yield f"{len(tied)} statements print such a line alike; the log does not tell which:"
+    for item in tied:
+        place = paint.colour(safe(f"{item['file']}:{item['line']}"), "cyan")
+        yield f"{place}  {safe(item['symbol'])}   ({item['kind']}, {item['confidence']})"
+    yield from paint.wrap(safe(tied[0]["template"]), "  ")
+    for bound in answer["bindings"]:
+        yield ""
+        yield paint.bold(safe(f"{bound['value'] or '(nothing)'}")) + safe(f"  is {bound['name']}")
+        for origin in bound["defined_at"]:
+            doubt = "" if origin["confidence"] == "certain" else f"   ({origin['confidence']})"
+            yield "  " * origin["depth"] + safe(f"{origin['file']}:{origin['line']}  {origin['expression']}{doubt}")
+
+
+def _skipped(answer: Answer, paint: Paint) -> Iterator[str]:
+    passed = answer.get("skipped") or {"count": 0}
+    if passed["count"]:
+        samples = ", ".join(f"{item['file']} ({item['reason']})" for item in passed["samples"])
+        yield ""
+        yield from paint.wrap(safe(f"{passed['count']} files were not read: {samples}"))

@@ -1,0 +1,146 @@
+"""The ordered path of a number through one tree: measured, reduced, divided, clamped, rounded, allocated, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvdiag.releases import Release
+from kvdiag.source.anchors import Anchor, NumberRule, StepRule, number_rule
+from kvdiag.source.nearest import release_of
+from kvdiag.source.parsed import Parsed
+from kvdiag.source.search import moved_to, uses_of
+from kvdiag.source.statements import Selector
+from kvdiag.source.syntax import condition, end_line, line, one_line, signature
+from kvdiag.source.tree import SourceTree, TreeRelease
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MOST_STATEMENTS = 12
+"""Statements of one symbol a step shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One statement of a path.
+
+    `confidence` is ``certain`` for the rule's own place in this release, ``likely`` for the same symbol at another place or
+    in a tree whose release is not stated, ``possible`` for what was found by name only.
+    """
+
+    step: str
+    explains: str
+    when: str
+    file: str
+    symbol: str
+    line: int
+    end_line: int
+    expression: str
+    condition: str = ""
+    confidence: str = "certain"
+    permalink: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodePath:
+    """The path of one number through one tree; `missing` names the steps that could not be found, and why."""
+
+    number: str
+    title: str
+    unit: str
+    meaning: str
+    release: TreeRelease
+    steps: tuple[PathStep, ...]
+    missing: tuple[str, ...] = ()
+
+
+def code_path(tree: SourceTree, name: str) -> CodePath:
+    """The path of the number `name` (or another name of it) in `tree`. Raises InputError for an unknown number."""
+    rule = number_rule(name)
+    told = release_of(tree)
+    parsed = Parsed(tree)
+    steps: list[PathStep] = []
+    lost: list[tuple[StepRule, Anchor]] = []
+    for step in rule.steps:
+        found, absent = _step(parsed, step, told.release)
+        certain = "certain" if told.confidence == "stated" else "likely"
+        steps += [made for anchor, scope in found for made in _statements(parsed, step, anchor, scope, certain)]
+        lost += [(step, anchor) for anchor in absent]
+    moved, missing = _moved(parsed, lost)
+    steps += moved
+    if not steps:
+        steps = list(_by_name(parsed, rule))
+    order = {step.step: index for index, step in enumerate(rule.steps)}
+    steps.sort(key=lambda item: order.get(item.step, len(order)))
+    return CodePath(rule.number, rule.title, rule.unit, rule.meaning, told, tuple(_distinct(steps)), tuple(missing))
+
+
+def _step(parsed: Parsed, step: StepRule, release: Release | None) -> tuple[list[tuple[Anchor, Node]], list[Anchor]]:
+    """The anchors that hold in this tree, and those expected in its release that do not."""
+    expected = [anchor for anchor in step.anchors if release is None or anchor.covers(release)]
+    found = [(anchor, scope) for anchor in expected if (scope := parsed.symbol(anchor.file, anchor.symbol)) is not None]
+    absent = [anchor for anchor in expected if all(anchor is not other for other, _ in found)] if release else []
+    return found, absent
+
+
+def _statements(parsed: Parsed, step: StepRule, anchor: Anchor, scope: Node, confidence: str) -> Iterator[PathStep]:
+    selectors = step.selectors
+    if anchor.target:
+        selectors = tuple(item for item in selectors if item.name == anchor.target) or (Selector("assign", anchor.target, ""),)
+    nodes = {node.id: node for selector in selectors for node in selector.matches(scope)}
+    if not nodes:
+        yield _made(parsed, step, anchor, scope, scope, confidence)
+        return
+    for node in sorted(nodes.values(), key=lambda node: node.start_byte)[:MOST_STATEMENTS]:
+        yield _made(parsed, step, anchor, scope, node, confidence)
+
+
+def _made(parsed: Parsed, step: StepRule, anchor: Anchor, scope: Node, node: Node, confidence: str) -> PathStep:
+    whole = node.id == scope.id
+    return PathStep(
+        step.step,
+        step.explains,
+        step.when,
+        parsed.tree.place(anchor.file),
+        anchor.symbol,
+        line(node),
+        end_line(node),
+        signature(node) if whole and node.type != "module" else one_line(node),
+        "" if whole else condition(node, scope),
+        confidence,
+        parsed.tree.permalink(anchor.file, line(node)),
+    )
+
+
+def _moved(parsed: Parsed, lost: list[tuple[StepRule, Anchor]]) -> tuple[list[PathStep], list[str]]:
+    """Symbols that are not where the rule has them, looked for by name over the tree."""
+    steps: list[PathStep] = []
+    missing: list[str] = []
+    places = moved_to(parsed, {anchor.symbol for _, anchor in lost})
+    for step, anchor in lost:
+        found = places.get(anchor.symbol, [])
+        for file, symbol, scope in found:
+            there = Anchor(anchor.releases, file, symbol, anchor.target)
+            confidence = "likely" if symbol == anchor.symbol and len(found) == 1 else "possible"
+            steps += _statements(parsed, step, there, scope, confidence)
+        if not found:
+            missing.append(f"{step.step}: {anchor.symbol} is not in {anchor.file}, nor anywhere else in this tree")
+    return steps, missing
+
+
+def _by_name(parsed: Parsed, rule: NumberRule) -> Iterator[PathStep]:
+    """The last resort: every place that assigns one of the number's names."""
+    step = StepRule("assigned", "Found by name only: a place that assigns a number of this name.", "", (), ())
+    for file, symbol, scope, node in uses_of(parsed, rule.search):
+        yield _made(parsed, step, Anchor("", file, symbol), scope, node, "possible")
+
+
+def _distinct(steps: list[PathStep]) -> Iterator[PathStep]:
+    seen = set()
+    for step in steps:
+        key = (step.step, step.file, step.line, step.end_line)
+        if key not in seen:
+            seen.add(key)
+            yield step

@@ -1,0 +1,183 @@
+"""A git revision read blob by blob: no checkout, no hook, no command that the tree's configuration names."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvdiag.errors import InputError
+from kvdiag.source.tree import LARGEST_FILE, PACKAGE_PLACES, Origin, SourceTree, readable_name
+
+if TYPE_CHECKING:
+    from git import Commit, GitConfigParser, Repo
+    from git.objects import Tree
+
+_HARDENED = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": os.devnull,
+}
+"""Reading a missing object of a partial clone would fetch it by the command the tree names: no transport is allowed."""
+_LARGEST_CONFIG = 1 << 20
+_NEAR_TAG = 200
+_REMOTE = re.compile(
+    r"(?:https?://(?:[^/@\s]+@)?|ssh://git@|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)(?:\.git)?/?"
+)
+
+
+class GitStore:
+    """The Python files of the package at one commit."""
+
+    def __init__(self, package: Tree) -> None:
+        self.package = package
+        self.skipped: list[tuple[str, str]] = []
+
+    def listing(self) -> dict[str, tuple[int, str]]:
+        """Path to (0, hash of the blob)."""
+        return {path: (0, blob.hexsha) for path, blob in self._blobs(self.package, "")}
+
+    def mark(self) -> str:
+        """The hash of the package's tree."""
+        return str(self.package.hexsha)
+
+    def _blobs(self, folder: Tree, below: str) -> Iterator[tuple[str, Any]]:
+        for item in folder:
+            path = f"{below}{item.name}"
+            if item.type == "tree":
+                yield from self._blobs(item, path + "/")
+            elif item.type == "blob" and str(item.name).endswith(".py"):
+                if stat.S_ISLNK(item.mode):
+                    self.skipped.append((path, "a link"))
+                elif not readable_name(path):
+                    self.skipped.append((path, "a name no module has"))
+                else:
+                    yield path, item
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a blob; None where there is none, it is a link, or it is too large."""
+        try:
+            item = self.package / path
+            if item.type != "blob" or stat.S_ISLNK(item.mode):
+                return None
+            stream = item.repo.odb.stream(item.binsha)
+            if stream.size > LARGEST_FILE:
+                self.skipped.append((path, f"{stream.size:,} bytes, more than {LARGEST_FILE:,}"))
+                return None
+            return bytes(stream.read())
+        except (KeyError, ValueError, OSError):
+            return None
+
+
+def open_revision(name: str, revision: str) -> SourceTree:
+    """The tree of the repository at `name` as of `revision` (a tag, branch or commit).
+
+    Raises InputError where there is no repository, no such revision, or no sglang package in it.
+    """
+    repo = _repository(Path(os.path.realpath(name)), name)
+    commit = _commit(repo, revision, name)
+    for place in PACKAGE_PLACES:
+        try:
+            package: Any = commit.tree / place
+            package / "srt"
+        except KeyError:
+            continue
+        tree = SourceTree(name, "git", place, GitStore(package))
+        tree.origin = Origin(commit.hexsha, _tag_of(repo, commit), _remote(repo))
+        return tree
+    raise InputError(f"{name}@{revision}: no sglang package at this revision (no python/sglang/srt in it)")
+
+
+def origin_of_folder(root: Path) -> Origin:
+    """Revision, tag and remote of a checkout, as far as they can be read; a damaged repository tells nothing."""
+    try:
+        repo = _repository(root, os.fspath(root))
+        commit = repo.head.commit
+        return Origin(commit.hexsha, _tag_of(repo, commit), _remote(repo))
+    except Exception:
+        # The folder itself is readable: whatever is wrong with its .git costs the revision's name, no more.
+        return Origin()
+
+
+def _repository(root: Path, name: str) -> Repo:
+    from git import GitConfigParser, Repo
+    from git.exc import GitError
+
+    class HardenedRepo(Repo):
+        """Reads the repository's own configuration file and nothing that file includes."""
+
+        def config_reader(self, config_level: Any = None) -> GitConfigParser:
+            del config_level
+            return GitConfigParser([_config_file(Path(self.common_dir))], read_only=True, merge_includes=False)
+
+    try:
+        repo = HardenedRepo(root)
+        repo.git.update_environment(**_HARDENED)
+    except (GitError, OSError, ValueError) as error:
+        raise InputError(f"{name}: not a git repository that can be read ({type(error).__name__}); give a folder") from None
+    return repo
+
+
+def _config_file(folder: Path) -> str:
+    path = folder / "config"
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return os.devnull
+    regular = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_CONFIG
+    return os.fspath(path) if regular else os.devnull
+
+
+def _commit(repo: Repo, revision: str, name: str) -> Commit:
+    from git.exc import GitError
+
+    if not revision.isprintable() or revision.startswith("-") or not revision:
+        raise InputError(f"{name}: {revision!r} is not a revision")
+    for spelled in (revision, f"v{revision}"):
+        try:
+            return repo.commit(spelled)
+        except (GitError, ValueError, KeyError, IndexError, OSError, AttributeError):
+            continue
+    tags = sorted((tag.name for tag in repo.tags), reverse=True)[:8]
+    told = f"; tags here: {', '.join(tags)}" if tags else ""
+    raise InputError(f"{name}: no revision {revision!r} in this repository{told}")
+
+
+def _tag_of(repo: Repo, commit: Commit) -> str | None:
+    """The tag on the commit or on the nearest of its first parents."""
+    tags: dict[str, str] = {}
+    for tag in repo.tags:
+        try:
+            tags.setdefault(tag.commit.hexsha, tag.name)
+        except (ValueError, KeyError, OSError):
+            continue
+    step: Commit | None = commit
+    for distance in range(_NEAR_TAG if tags else 0):
+        if step is None:
+            break
+        if step.hexsha in tags:
+            return tags[step.hexsha] + (f"+{distance}" if distance else "")
+        step = step.parents[0] if step.parents else None
+    return None
+
+
+def _remote(repo: Repo) -> str | None:
+    try:
+        config = repo.config_reader()
+        for section in config.sections():
+            found = _REMOTE.fullmatch(str(config.get_value(section, "url", ""))) if section.startswith("remote ") else None
+            if found:
+                return f"https://{found.group(1)}/{found.group(2)}"
+    except Exception:
+        # A configuration git would refuse costs the permalink, no more.
+        return None
+    return None

@@ -1,0 +1,256 @@
+"""The code path of a number and the statement behind a line, in a small tree that has SGLang's names."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kvdiag.errors import InputError
+from kvdiag.source import code_path, open_tree
+from kvdiag.source.anchors import number_rules
+from kvdiag.source.find_line import find_line
+from kvdiag.source.line_answer import line_answer
+from kvdiag.source.parsed import Parsed
+
+TREE = Path(__file__).parent / "data" / "tree"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def parsed():
+    return Parsed(open_tree(str(TREE)))
+
+
+def steps(path, name):
+    return [step for step in path.steps if step.step == name]
+
+
+def test_every_rule_of_a_number_can_be_read():
+    rules = number_rules()
+    assert len(rules) >= 18
+    assert all(step.anchors for rule in rules.values() for step in rule.steps)
+
+
+def test_the_path_of_capacity_is_ordered_and_holds_the_statements():
+    path = code_path(open_tree(str(TREE)), "max_total_num_tokens")
+    assert str(path.release.release) == "0.5.9"
+    order = list(dict.fromkeys(step.step for step in path.steps))
+    wanted = ["measured", "reduced", "cost of a token", "divided", "clamped", "rounded", "allocated", "printed"]
+    assert [step for step in order if step in wanted] == wanted
+    (budget, *_) = steps(path, "reduced")
+    assert budget.expression == "rest_memory = available_gpu_memory - total_gpu_memory * (1 - self.mem_fraction_static)"
+    assert budget.symbol == "ModelRunnerKVCacheMixin.profile_max_num_token"
+    assert [step.condition for step in steps(path, "reduced")][1] == "self.mambaish_config is not None"
+
+
+def test_a_comment_inside_an_expression_is_left_out():
+    path = code_path(open_tree(str(TREE)), "cell_size")
+    cost = next(step for step in path.steps if "v_head_dim" in step.expression)
+    assert "#" not in cost.expression
+    assert "head_dim + self.model_config.v_head_dim) * num_layers" in cost.expression
+
+
+@pytest.mark.parametrize("name", sorted(number_rules()))
+def test_every_step_stands_in_its_symbol_by_python_s_own_parser(name):
+    for step in code_path(open_tree(str(TREE)), name).steps:
+        module = ast.parse((TREE / step.file).read_text())
+        if step.symbol == "<module>":
+            continue
+        scope: ast.AST = module
+        for part in step.symbol.split("."):
+            scope = next(node for node in ast.iter_child_nodes(scope) if getattr(node, "name", None) == part)
+        assert scope.lineno <= step.line <= step.end_line <= scope.end_lineno
+
+
+def test_a_symbol_that_moved_is_found_with_less_confidence(tmp_path):
+    root = copied(tmp_path)
+    old = root / "python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py"
+    old.rename(root / "python/sglang/srt/mem_cache/sizing.py")
+    path = code_path(open_tree(str(root)), "rest_memory")
+    (budget, *_) = steps(path, "reduced")
+    assert budget.file.endswith("srt/mem_cache/sizing.py")
+    assert budget.confidence == "likely"
+
+
+def test_a_tree_without_any_known_symbol_is_searched_by_name(tmp_path):
+    package = tmp_path / "sglang" / "srt"
+    package.mkdir(parents=True)
+    (package / "other.py").write_text("def budget(a, b):\n    rest_memory = a - b\n    return rest_memory\n")
+    path = code_path(open_tree(str(tmp_path)), "rest_memory")
+    assert [(step.symbol, step.line, step.confidence) for step in path.steps] == [("budget", 2, "possible")]
+    assert path.release.release is None
+
+
+def test_a_tree_that_states_no_release_is_given_the_nearest_by_its_symbols(tmp_path):
+    root = copied(tmp_path)
+    (root / "python/sglang/version.py").unlink()
+    told = code_path(open_tree(str(root)), "rest_memory").release
+    assert told.confidence == "nearest"
+    assert "0.5.7" <= str(told.release) <= "0.5.9"
+
+
+def copied(folder: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(TREE, folder / "copy"))
+
+
+def test_wheel_sdist_and_package_folder_give_the_same_path(tmp_path):
+    wheel, sdist = tmp_path / "sglang-0.5.9-py3-none-any.whl", tmp_path / "sglang-0.5.9.tar.gz"
+    files = {path.relative_to(TREE / "python").as_posix(): path.read_bytes() for path in TREE.rglob("*.py")}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    with tarfile.open(sdist, "w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"sglang-0.5.9/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    paths = [code_path(open_tree(str(where)), "rest_memory") for where in (wheel, sdist, TREE / "python" / "sglang", TREE)]
+    assert len({tuple((step.symbol, step.line, step.expression) for step in path.steps) for path in paths}) == 1
+    assert {str(path.release.release) for path in paths} == {"0.5.9"}
+
+
+LINES = [
+    ("plain words only here", "plain", []),
+    ("f-string with 3 items and 0.250 of it", "f_string", ["3", "0.250"]),
+    ("debug form count=3 then self.ratio=0.25", "debug_form", ["3", "0.25"]),
+    ("braces {kept} around 'x'", "braces", ["'x'"]),
+    ("percent with 3 of cards at 12.5%", "percent", ["3", "cards", "12.5"]),
+    ("operator form cards and 00007", "percent_operator", ["cards", "00007"]),
+    ("format method 3 and cards at 0.25", "format_method", ["3", "cards", "0.25"]),
+    ("joined by plus 3 then cards the end", "concatenation", ["3", "cards"]),
+    ("neighbouring literals with cards of both quotes", "neighbours", ["cards"]),
+    ("conditional second branch of cards", "conditional", ["cards"]),
+    ("built before cards", "variable", ["cards"]),
+    ("grown in steps: [a] named cards", "grown", ["a", "cards"]),
+    ("grown in steps: flag set", "grown", []),
+    ("ValueError: replaced text two", "replaced", []),
+    ("replaced text one cards", "replaced", ["cards"]),
+    ("listed first=1; listed second=2", "listed", ["1", "2"]),
+    ("RuntimeError: several lines begin with cards", "several_lines", ["cards"]),
+    ("second physical line stands alone", "several_lines", []),
+    ("third holds 3 values", "several_lines", ["3"]),
+    ("AssertionError: asserted that self.count=0 is positive", "asserted", ["0"]),
+    ("printed with 3 parts", "printed", ["3"]),
+    ("warned about cards once", "warned", ["cards"]),
+    ("helper prints cards on one rank", "helper", ["cards"]),
+    ("constant format with 3 slots", "module_constant", ["3"]),
+    ('escapes "quoted" and tab\there for cards', "escapes", ["cards"]),
+    ("============================== ruled cards", "rule", ["cards"]),
+    ("returned text of cards for others", "returned", ["cards"]),
+]
+
+
+@pytest.mark.parametrize(("line", "function", "values"), LINES, ids=[line[:30] for line, _, _ in LINES])
+@pytest.mark.parametrize("prefix", ["", "[2025-01-15 10:22:41 TP0] "])
+def test_a_line_is_led_back_to_its_statement_and_values(parsed, line, function, values, prefix):
+    found = find_line(parsed, prefix + line)
+    assert found, line
+    assert found[0].message.symbol == f"Forms.{function}"
+    assert [value for _, value in found[0].fit.values] == values
+    assert found[0].confidence != "possible"
+
+
+def test_a_line_put_together_over_statements_is_bound_whole(parsed):
+    (found, *_) = find_line(parsed, "Decode step, #running: 12, #token: 18240, state usage: 0.21, accept len: 2.50, #queue: 5")
+    assert found.message.symbol == "Scheduler.report_decode"
+    assert [value for _, value in found.fit.values] == ["12", "18240", "0.21", "2.50", "5"]
+    assert found.confidence == "certain"
+
+
+def test_two_places_that_print_alike_are_both_shown_and_none_as_certain(parsed):
+    found = find_line(parsed, "twin message printed from two places")
+    assert [candidate.message.symbol for candidate in found] == ["Forms.twin_one", "Forms.twin_two"]
+    assert {candidate.confidence for candidate in found} == {"possible"}
+
+
+def test_a_line_the_tree_does_not_print_has_no_statement():
+    answer = line_answer(open_tree(str(TREE)), "INFO 01-15 worker.py:12] Memory profiling takes 3.21 seconds")
+    assert answer["statement"] is None
+    assert answer["bindings"] == []
+
+
+def test_a_value_is_walked_back_through_tuple_call_and_attribute():
+    line = "max_total_num_tokens=159277, max_running_requests=48, context_len=262144"
+    answer = line_answer(open_tree(str(TREE)), line)
+    bound = {item["name"]: item for item in answer["bindings"]}
+    capacity = bound["self.max_total_num_tokens"]
+    assert capacity["value"] == "159277"
+    expressions = [origin["expression"] for origin in capacity["defined_at"]]
+    assert "get_worker_info()" in expressions[0]
+    assert any(expression.startswith("self.max_total_num_tokens = min(") for expression in expressions)
+    assert any("// self.page_size" in expression for expression in expressions)
+    assert not any("max_running_requests =" in expression for expression in expressions[2:])
+
+
+@pytest.mark.parametrize("line", ["x" * 20_000, "a: " * 5_000, "#token: " * 2_000 + "end", "\x00\x1b[31m", "{{}}%d%s"])
+def test_a_hostile_line_gets_an_answer_in_bounded_time(parsed, line):
+    import time
+
+    begun = time.perf_counter()
+    find_line(parsed, line)
+    assert time.perf_counter() - begun < 2
+
+
+def test_the_second_answer_comes_from_the_cache_and_an_edit_is_seen(kvdiag, tmp_path):
+    root = copied(tmp_path)
+    first = kvdiag("source", str(root), "rest_memory", "--format", "json")
+    again = kvdiag("source", str(root), "rest_memory", "--format", "json")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout
+    place = root / "python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py"
+    place.write_text(place.read_text().replace("(1 - self.mem", "(0.9 - self.mem"))
+    edited = json.loads(kvdiag("source", str(root), "rest_memory", "--format", "json").stdout)
+    assert any("(0.9 - self.mem_fraction_static)" in step["expression"] for step in edited["path"])
+
+
+def test_an_unknown_number_is_refused_with_the_known_ones(kvdiag):
+    done = kvdiag("source", str(TREE), "max_total_num_tokns")
+    assert done.returncode == 2
+    assert "Did you mean max_total_num_tokens" in done.stderr
+
+
+@pytest.mark.parametrize("spec", ["/no/such/tree", "tests/data", "README.md"])
+def test_what_is_no_tree_is_refused_with_what_to_give(spec):
+    with pytest.raises(InputError):
+        open_tree(spec)
+
+
+def test_a_hostile_folder_is_read_without_leaving_it(tmp_path):
+    root = copied(tmp_path)
+    package = root / "python/sglang/srt"
+    outside = tmp_path / "outside.py"
+    outside.write_text("rest_memory = 'secret'\n")
+    (package / "linked.py").symlink_to(outside)
+    (package / "loop").symlink_to(package)
+    (package / "line\nbreak.py").write_text("rest_memory = 1\n")
+    (package / "nul.py").write_bytes(b"rest_memory = 1\x00\xff\n" * 5)
+    (package / "broken.py").write_text("def rest_memory(:\n  ((((\n" * 50)
+    (package / "nested.py").write_text("rest_memory = " + "(" * 20_000 + ")" * 20_000)
+    with open(package / "large.py", "wb") as file:
+        file.truncate(100_000_000)
+    os.mkfifo(package / "pipe.py")
+    tree = open_tree(str(root))
+    path = code_path(tree, "rest_memory")
+    assert not any("secret" in step.expression for step in path.steps)
+    assert find_line(Parsed(tree), "rest_memory=12 printed nowhere at all") == []
+    reasons = dict(tree.store.skipped)
+    assert reasons["srt/linked.py"] == "a link"
+    assert reasons["srt/loop"] == "a link"
+    assert "100,000,000" in reasons["srt/large.py"]
+    assert reasons["srt/pipe.py"] == "no regular file"
+    assert tree.read("srt/linked.py") is None
+    assert tree.read("srt/loop/server_args.py") is None
+    assert tree.read("../../../outside.py") is None
