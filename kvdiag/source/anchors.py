@@ -84,7 +84,7 @@ def number_rule(name: str) -> NumberRule:
 
 
 def _number(document: dict[str, Any]) -> NumberRule:
-    where = document["_file"]
+    where = str(document["_path"])
     try:
         steps = tuple(_step(step, f"{where}: step {index}") for index, step in enumerate(document["step"], 1))
         return NumberRule(
