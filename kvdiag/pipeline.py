@@ -16,6 +16,7 @@ from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
     from kvdiag.checks.whatif import Prediction
+    from kvdiag.lines.chunk import Chunk
     from kvdiag.lines.unknown import UnknownLines
     from kvdiag.postmortem import Postmortem
 
@@ -31,9 +32,12 @@ _NEIGHBOURS = {
 class _Watch:
     """Looks at the records of one input as they pass: counts, what no rule knows, the last exception, neighbours."""
 
-    def __init__(self, seen: Input, tap: Callable[[Record], None] | None = None) -> None:
+    def __init__(
+        self, seen: Input, tap: Callable[[Record], None] | None = None, rows: Callable[[Chunk], None] | None = None
+    ) -> None:
         self.seen = seen
         self.tap = tap
+        self.rows = rows
         self.unknown: UnknownLines | None = None
         self.last_exception = ""
         self.neighbours: set[str] = set()
@@ -75,9 +79,9 @@ class _Watch:
 
 def _records(path: str, watch: _Watch) -> Iterator[Record]:
     """The records of one input; of a big log's scheduler lines a sample, unless somebody looks at each record."""
-    if watch.tap is not None or not is_big(path):
+    if watch.rows is None and (watch.tap is not None or not is_big(path)):
         return read_records(read_lines(path, watch.seen))
-    return sampled_records(path, watch.seen, watch.sample, watch.count)
+    return sampled_records(path, watch.seen, watch.sample, watch.count, watch.rows)
 
 
 def explain(
@@ -87,8 +91,11 @@ def explain(
     model: str | None = None,
     release: str | None = None,
     tap: Callable[[Record], None] | None = None,
+    rows: Callable[[Chunk], None] | None = None,
 ) -> Diagnosis:
-    """Reads the logs at `paths` and diagnoses every server start in them; `tap` sees each record as it passes.
+    """Reads the logs at `paths` and diagnoses every server start in them.
+
+    `tap` sees each record as it passes, `rows` all scheduler lines as columns.
 
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
@@ -98,7 +105,7 @@ def explain(
     watches: list[_Watch] = []
     assembly = Assembly()
     for index, path in enumerate(paths):
-        watch = _Watch(Input(path), tap)
+        watch = _Watch(Input(path), tap, rows)
         for record in watch.through(_records(path, watch)):
             assembly.add(record, index)
         inputs.append(watch.seen)

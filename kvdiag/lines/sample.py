@@ -11,13 +11,14 @@ from kvdiag.lines.record import Record
 from kvdiag.reading import Input
 
 if TYPE_CHECKING:
+    from kvdiag.lines.chunk import Chunk
     from kvdiag.lines.scan import Scanned, Scanner
     from kvdiag.reading.blocks import Block
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
 WANTED = 1 << 12
-"""Scheduler lines that are looked at one by one; up to twice as many are where the log is longer than it seemed."""
+"""Scheduler lines that are looked at one by one (an eighth where all are seen as columns), up to twice as many."""
 _ROW_BYTES = 160
 _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
@@ -43,19 +44,29 @@ def _size(path: str) -> int:
     return os.path.getsize(path) * (_UNPACKS_TO if packed else 1)
 
 
-def sampled_records(path: str, seen: Input, sample: Sample, count: Callable[[Record, int], None]) -> Iterator[Record]:
+def sampled_records(
+    path: str,
+    seen: Input,
+    sample: Sample,
+    count: Callable[[Record, int], None],
+    rows: Callable[[Chunk], None] | None = None,
+) -> Iterator[Record]:
     """The records of the log at `path` in the order of their lines.
 
     Of its scheduler lines only every so many-th comes (and the first of each shape), and of messages that no rule knows
-    the first of each shape; `count` is told how many lines like a record do not come (-1 takes one of them back).
+    the first of each shape; `count` is told how many lines like a record do not come (-1 takes one of them back), and
+    `rows` gets all scheduler lines as columns.
     """
     from kvdiag.lines.scan import Scanner
     from kvdiag.reading.blocks import read_blocks
 
-    sample.every = max(1, 1 << max(0, (_size(path) // _ROW_BYTES // WANTED).bit_length() - 1))
+    wanted = WANTED if rows is None else WANTED >> 3
+    sample.every = 1 << max(0, (_size(path) // _ROW_BYTES // wanted).bit_length() - 1)
     scanner = Scanner(_of_no_account, seen)
     for block in read_blocks(path, seen):
         found = scanner.scan(block)
+        if rows is not None:
+            rows(found.rows)
         for record, siblings in found.counted:
             count(record, siblings)
         sampled = _sampled(found, block, scanner, sample)

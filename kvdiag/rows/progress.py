@@ -54,3 +54,35 @@ class Progress:
         done = sum(self._done.values())
         known = sum(self._sizes.values())
         self._bar.update(self._task, completed=done, total=known if done <= known else None)
+
+
+class Count:
+    """A progress bar for a known number of things; silent where `stream` is no terminal."""
+
+    def __init__(self, what: str, total: int, stream: TextIO) -> None:
+        self._what, self._total, self._stream = what, total, stream
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Count:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def reached(self, done: int) -> None:
+        """Shows that `done` of them are finished."""
+        if not self._stream.isatty():
+            return
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                BarColumn(), MofNCompleteColumn(), self._what, TimeRemainingColumn(), console=Console(file=self._stream)
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._total)
+        self._bar.update(self._task, completed=done)

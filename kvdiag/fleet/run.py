@@ -1,0 +1,134 @@
+"""Running over many logs: in this process, in several, or on a Dask cluster; nothing done is lost or done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+from kvdiag import __version__
+from kvdiag.errors import InputError
+from kvdiag.fleet.sources import Source
+from kvdiag.fleet.summary import summarise
+
+JOURNAL = "summaries.jsonl"
+CONTEXT = get_context("spawn")
+"""How workers begin: Arrow's threads do not survive a fork."""
+_TOGETHER = 8
+"""Logs handed to a worker at a time."""
+
+Summary = dict[str, Any]
+Batches = list[list[Source]]
+
+
+def run(
+    sources: list[Source],
+    folder: str,
+    *,
+    processes: int = 1,
+    scheduler: str | None = None,
+    done: Callable[[int], None] | None = None,
+) -> list[Summary]:
+    """The summaries of all `sources`, in order of their addresses.
+
+    Each is written to a journal in `folder` as soon as it is there; what the journal has of an unchanged log is not read
+    again. `done` is told how many logs are finished. Raises InputError where the folder or the cluster cannot be used.
+    """
+    path = os.path.join(folder, JOURNAL)
+    kept = {source.url: summary for source, summary in _journal(path, sources)}
+    missing = [source for source in sources if source.url not in kept]
+    batches = [missing[at : at + _TOGETHER] for at in range(0, len(missing), _TOGETHER)]
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "a", encoding="utf-8") as journal:
+            for summary in _each(batches, processes, scheduler):
+                kept[summary["url"]] = summary
+                journal.write(json.dumps({"kvdiag": __version__, **summary}, ensure_ascii=False) + "\n")
+                journal.flush()
+                if done is not None:
+                    done(len(kept))
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    return [kept[source.url] for source in sources]
+
+
+def _journal(path: str, sources: list[Source]) -> Iterator[tuple[Source, Summary]]:
+    """What an earlier run (or one that was broken off) found of logs that have not changed; errors are tried again."""
+    wanted = {(source.url, source.key): source for source in sources}
+    if not os.path.exists(path):
+        return
+    with open(path, encoding="utf-8", errors="replace") as journal:
+        for line in journal:
+            try:
+                summary = json.loads(line)
+                made_by = summary.pop("kvdiag")
+                source = wanted.get((summary["url"], summary["key"]))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+            if source is not None and made_by == __version__ and summary["error"] is None:
+                yield source, summary
+
+
+def _each(batches: Batches, processes: int, scheduler: str | None) -> Iterator[Summary]:
+    if scheduler is not None:
+        return _on_cluster(batches, scheduler)
+    if processes > 1 and len(batches) > 1:
+        return _in_processes(batches, processes)
+    return (summary for batch in batches for summary in summarise_all(batch))
+
+
+def summarise_all(batch: Iterable[Source]) -> list[Summary]:
+    """The summaries of a few logs: what a worker does."""
+    return [summarise(source) for source in batch]
+
+
+def _in_processes(batches: Batches, processes: int) -> Iterator[Summary]:
+    """A pool that breaks (a worker was killed) is made anew for what is left; what breaks it again is then done alone."""
+    left = dict(enumerate(batches))
+    for _ in range(2):
+        try:
+            with ProcessPoolExecutor(processes, CONTEXT) as pool:
+                running = {pool.submit(summarise_all, batch): index for index, batch in left.items()}
+                for future in as_completed(running):
+                    found = future.result()
+                    del left[running[future]]
+                    yield from found
+            return
+        except BrokenProcessPool:
+            continue
+    for source in [source for batch in left.values() for source in batch]:
+        yield _alone(source)
+
+
+def _alone(source: Source) -> Summary:
+    """The summary of a log that a worker may have died of, by a worker of its own."""
+    try:
+        with ProcessPoolExecutor(1, CONTEXT) as pool:
+            return pool.submit(summarise_all, [source]).result()[0]
+    except BrokenProcessPool:
+        return {"url": source.url, "key": source.key, "error": "the process that read this log was killed (out of memory?)"}
+
+
+def _on_cluster(batches: Batches, scheduler: str) -> Iterator[Summary]:
+    """On a Dask cluster; its scheduler gives the work of a lost worker to another."""
+    try:
+        import distributed
+    except ImportError:
+        raise InputError("--scheduler needs Dask; install kvdiag[fleet]") from None
+    try:
+        client: Any = distributed.Client(scheduler, timeout=20)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{scheduler}: no Dask scheduler answers here: {error}") from None
+    with client:
+        futures = {client.submit(summarise_all, batch, pure=False, retries=3): batch for batch in batches}
+        for future in distributed.as_completed(list(futures)):  # type: ignore[no-untyped-call]
+            if future.status == "finished":
+                yield from future.result()
+            else:
+                reason = f"the cluster could not read this log: {future.exception()}"
+                yield from ({"url": source.url, "key": source.key, "error": reason} for source in futures[future])
+            future.release()

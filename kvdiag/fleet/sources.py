@@ -1,0 +1,110 @@
+"""Where the logs of a fleet are: local files and whatever fsspec opens (s3://, gs://, hf://, http(s)://)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kvdiag.errors import InputError
+
+_COPY = 1 << 20
+_MARKS = ("ETag", "etag", "checksum", "md5Hash", "sha256", "LastModified", "last_modified", "mtime", "updated")
+"""What file systems say of an object that changes with its content, the surest first."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Source:
+    """A log and what tells whether it has changed: its size and its etag, checksum or time."""
+
+    url: str
+    key: str
+
+
+def find_sources(urls: list[str]) -> list[Source]:
+    """The logs that `urls` name, each once, in order of name: files, globs, and all files under folders and prefixes.
+
+    Raises InputError where an address cannot be opened, matches nothing, or needs a library that is not installed.
+    """
+    found: dict[str, Source] = {}
+    for url in urls:
+        before = len(found)
+        for source in _remote(url) if "://" in url else _local(url):
+            found.setdefault(source.url, source)
+        if len(found) == before and not any(source.url.startswith(url) for source in found.values()):
+            raise InputError(f"{url}: no log here; give a file, a glob or a folder that holds logs")
+    return sorted(found.values())
+
+
+def _local(path: str) -> Iterator[Source]:
+    import glob
+
+    paths = (
+        sorted(glob.glob(path, recursive=True)) if any(mark in path for mark in "*?[") and not os.path.exists(path) else [path]
+    )
+    for name in paths:
+        if os.path.isdir(name):
+            for folder, _, files in os.walk(name):
+                yield from (_local_source(os.path.join(folder, file)) for file in sorted(files) if not file.startswith("."))
+        else:
+            yield _local_source(name)
+
+
+def _local_source(path: str) -> Source:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return Source(path, f"{status.st_size}:{status.st_mtime_ns}")
+
+
+def _remote(url: str) -> Iterator[Source]:
+    system, path = _opened(url)
+    try:
+        list_them = system.glob if any(mark in path for mark in "*?[") else system.find if system.isdir(path) else _itself
+        names = list_them(path)
+        for name in sorted(names):
+            yield Source(url if name == path else system.unstrip_protocol(name), _key(system.info(name)))
+    except Exception as error:
+        raise InputError(f"{url}: cannot be listed: {type(error).__name__}: {error}") from None
+
+
+def _itself(path: str) -> list[str]:
+    return [path]
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError:
+        raise InputError(f"{url}: addresses need fsspec; install kvdiag[fleet]") from None
+    try:
+        opened: tuple[Any, str] = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{url}: cannot be opened: {error}; kvdiag[fleet] has s3; gs and hf need gcsfs, huggingface_hub"
+        ) from None
+    return opened
+
+
+def _key(info: dict[str, Any]) -> str:
+    mark = next((str(info[name]) for name in _MARKS if info.get(name)), "")
+    return f"{info.get('size')}:{mark}"
+
+
+@contextmanager
+def local_copy(url: str) -> Iterator[str]:
+    """A path at which the log can be read; what is not local is copied, and the copy removed afterwards."""
+    if "://" not in url:
+        yield url
+        return
+    system, path = _opened(url)
+    with tempfile.NamedTemporaryFile(prefix="kvdiag-", suffix=os.path.splitext(path)[1]) as copy:
+        with system.open(path, "rb") as stream:
+            shutil.copyfileobj(stream, copy, _COPY)
+        copy.flush()
+        yield copy.name

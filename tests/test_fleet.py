@@ -1,0 +1,183 @@
+"""Many logs: the same bytes however they are run, nothing lost and nothing read twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kvdiag.errors import InputError
+from kvdiag.fleet import report, run, summary
+from kvdiag.fleet.run import summarise
+from kvdiag.fleet.sources import Source, find_sources
+from tests.conftest import FIXTURES
+from tests.test_fast_path import make_log
+
+REAL = FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log"
+
+
+@pytest.fixture
+def logs(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for seed in range(10):
+        release = "0.5.22" if seed % 2 else "0.5.9"
+        make_log.write_log(folder / f"server-{seed:02d}.log", size=20_000, seed=seed, release=release)
+    (folder / "other.log").write_text("hello\n")
+    (folder / "server-real.log").write_bytes(REAL.read_bytes())
+    return folder
+
+
+def written(logs, folder, **options):
+    summaries = run.run(find_sources([str(logs)]), str(folder), **options)
+    return [Path(path).read_bytes() for path in report.write(summaries, str(folder))]
+
+
+def test_processes_give_the_bytes_of_one(logs, tmp_path):
+    assert written(logs, tmp_path / "one") == written(logs, tmp_path / "two", processes=2)
+
+
+def test_a_cluster_gives_the_bytes_of_one(logs, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+        ) as cluster:
+            there = written(logs, tmp_path / "cluster", scheduler=cluster.scheduler_address)
+    assert there == written(logs, tmp_path / "one")
+
+
+def test_the_table_has_a_row_a_log_and_errors_are_rows(logs, tmp_path):
+    written(logs, tmp_path / "out")
+    table = pq.read_table(tmp_path / "out" / "servers.parquet").to_pylist()
+    assert len(table) == 12
+    failed = [row for row in table if row["error"]]
+    assert [os.path.basename(row["url"]) for row in failed] == ["other.log"]
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "Servers by wasted tokens" in text
+    assert "no SGLang start-up or scheduler line" in text
+    assert len({row["release_last"] for row in table}) > 2
+
+
+def test_wasted_tokens_are_the_free_part_of_the_pool_while_requests_wait(tmp_path):
+    log = tmp_path / "server.log"
+    head = (
+        "[2025-01-15 10:00:00] max_total_num_tokens=1000, chunked_prefill_size=2048, max_prefill_tokens=16384, "
+        "max_running_requests=4, context_len=100\n"
+    )
+    line = (
+        "[2025-01-15 10:00:{:02d}] Decode batch. #running-req: 4, #token: {}, token usage: {:.2f}, "
+        "gen throughput (token/s): 5.00, #queue-req: {}\n"
+    )
+    seen = [(1, 500, 0.5, 3), (2, 500, 0.5, 0), (3, 800, 0.8, 1), (4, 0, 0, 0)]
+    log.write_text(head + "".join(line.format(*values) for values in seen))
+    found = summarise(find_sources([str(log)])[0])
+    assert found["error"] is None
+    assert found["wasted_tokens"] == round(1000 * (0.5 + 0.2) / 4)
+    assert found["activity"]["waiting_lines"] == 2
+
+
+def _killed(source, flag, real):
+    if "server-07" in source.url and not os.path.exists(flag):
+        Path(flag).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(source)
+
+
+def test_a_killed_worker_changes_nothing(logs, tmp_path, monkeypatch):
+    calm = written(logs, tmp_path / "calm")
+    monkeypatch.setattr(run, "CONTEXT", multiprocessing.get_context("fork"))
+    flag, real = tmp_path / "killed", summary.summarise
+    monkeypatch.setattr(run, "summarise", lambda source: _killed(source, flag, real))
+    assert written(logs, tmp_path / "killed-once", processes=2) == calm
+    assert flag.exists()
+
+
+def test_a_log_that_kills_its_reader_is_a_row_with_an_error(logs, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CONTEXT", multiprocessing.get_context("fork"))
+    real = summary.summarise
+
+    def deadly(source: Source) -> dict:
+        if "server-07" in source.url:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(source)
+
+    monkeypatch.setattr(run, "summarise", deadly)
+    found = run.run(find_sources([str(logs)]), str(tmp_path / "out"), processes=2)
+    assert [row["url"] for row in found if row["error"] and "killed" in row["error"]] == [str(logs / "server-07.log")]
+    assert len(found) == 12
+
+
+def test_what_has_not_changed_is_not_read_again(logs, tmp_path, monkeypatch):
+    before = written(logs, tmp_path / "out")
+    asked = []
+    real = summary.summarise
+    monkeypatch.setattr(run, "summarise", lambda source: asked.append(os.path.basename(source.url)) or real(source))
+    assert written(logs, tmp_path / "out") == before
+    assert asked == ["other.log"]
+    asked.clear()
+    with open(logs / "server-03.log", "a") as log:
+        log.write("[2025-01-15 10:00:00] more\n")
+    written(logs, tmp_path / "out")
+    assert asked == ["other.log", "server-03.log"]
+
+
+def test_a_journal_that_was_broken_off_is_used_as_far_as_it_goes(logs, tmp_path):
+    before = written(logs, tmp_path / "out")
+    journal = tmp_path / "out" / run.JOURNAL
+    data = journal.read_bytes()
+    journal.write_bytes(data[: len(data) // 2] + b"\n[]\n{}\n\xff\n")
+    assert written(logs, tmp_path / "out") == before
+
+
+def test_hostile_text_is_shown_not_run():
+    rows = [{"url": "a|b\n# x", "error": "<script>\x1b]0;t\x07 [l](http://e)"}]
+    text = report.render([{"findings": {}}], [dict.fromkeys([*report._PLAIN, *report._DERIVED]) | rows[0]])
+    line = next(line for line in text.splitlines() if "script" in line)
+    assert "<script" not in line
+    assert "\x1b" not in text
+    assert "\\|" in line
+    assert "\\[l\\]" in line
+
+
+def test_addresses_that_hold_nothing_are_named(tmp_path):
+    for url in (str(tmp_path / "none.log"), str(tmp_path / "*.log"), "nosuch://x/y"):
+        with pytest.raises(InputError, match=r"none|\*|nosuch"):
+            find_sources([url])
+
+
+def test_object_storage_for_real(logs, tmp_path, monkeypatch):
+    moto = pytest.importorskip("moto.server")
+    s3fs = pytest.importorskip("s3fs")
+    for name, value in {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.start()
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        try:
+            s3fs.S3FileSystem.clear_instance_cache()
+            bucket = s3fs.S3FileSystem()
+            bucket.mkdir("fleet")
+            bucket.put(str(logs), "fleet/logs", recursive=True)
+            sources = find_sources(["s3://fleet/logs"])
+            assert [source.url for source in sources] == [f"s3://fleet/logs/{path.name}" for path in sorted(logs.iterdir())]
+            found = run.run(sources, str(tmp_path / "out"))
+            bucket.pipe("fleet/logs/server-00.log", REAL.read_bytes())
+            bucket.invalidate_cache()
+            changed = [new.url for old, new in zip(sources, find_sources(["s3://fleet/logs/*"]), strict=True) if old != new]
+        finally:
+            server.stop()
+    here = run.run(find_sources([str(logs)]), str(tmp_path / "here"))
+    keep = ("max_total_num_tokens", "wasted_tokens", "activity", "lines", "findings")
+    assert [[row.get(name) for name in keep] for row in found] == [[row.get(name) for name in keep] for row in here]
+    assert found[0]["error"].startswith("s3://fleet/logs/other.log: no SGLang start-up or scheduler line in 1 lines")
+    assert changed == ["s3://fleet/logs/server-00.log"]
