@@ -28,6 +28,26 @@ def cache_dir() -> Path:
     return Path(base) / "kvdiag"
 
 
+USER_ROOMS = ("lines",)
+"""Kinds of rules a user's own folder may add to: those whose files are checked key by key."""
+
+_user_folders: list[Path] = []
+
+
+def add_folder(path: str) -> None:
+    """Adds a user's folder of rules (``DIR/lines/*.toml``) to the shipped ones; call it before any rule is loaded.
+
+    Its files are data: they are checked when they are loaded, and nothing in them runs. Raises RuleError where there is
+    no such folder or nothing in it that can be added.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RuleError(f"{path}: no such folder; give one that holds {' or '.join(f'{room}/*.toml' for room in USER_ROOMS)}")
+    if not any(sorted((folder / room).rglob("*.toml")) for room in USER_ROOMS):
+        raise RuleError(f"{path}: no rule files here; rules go into {' or '.join(f'{room}/NAME.toml' for room in USER_ROOMS)}")
+    _user_folders.append(folder)
+
+
 def read_toml(path: Path) -> Document:
     """One rule file. Raises RuleError with path, line and column where it is not TOML."""
     import tomllib
@@ -41,19 +61,20 @@ def read_toml(path: Path) -> Document:
         raise RuleError(f"{path}: {error}") from None
 
 
-def load(room: str, build: Callable[[list[Document]], Any] | None = None, folder: Path | None = None) -> Any:
-    """The documents of ``rules/<room>/*.toml`` in order of name, or what `build` makes of them.
+def load(room: str, build: Callable[[list[Document]], Any] | None = None) -> Any:
+    """The documents of ``rules/<room>/*.toml`` in order of name, then those of users' folders, or what `build` makes of them.
 
     The result must be plain JSON data: it is kept in the user's cache under a key of the files' names, sizes and times
     and of the source files beside `build`, so that a second run reads one JSON file. A cache that cannot be read or written is
     passed over in silence: it only costs time.
     """
-    base = (folder or rules_dir()) / room
-    files = sorted(base.rglob("*.toml"))
+    base = rules_dir() / room
+    bases = [base, *(folder / room for folder in _user_folders if room in USER_ROOMS)]
+    files = [path for each in bases for path in sorted(each.rglob("*.toml"))]
     if not files:
         raise RuleError(f"{base}: no rule files (*.toml) here; the installation is incomplete")
     made_by = build.__name__ if build else "documents"
-    cached = cache_dir() / f"rules-{room}-{made_by}-{zlib.crc32(os.fsencode(base)):08x}.json"
+    cached = cache_dir() / f"rules-{room}-{made_by}-{zlib.crc32(repr(bases).encode()):08x}.json"
     key = _key(files, build)
     try:
         kept = json.loads(cached.read_bytes())

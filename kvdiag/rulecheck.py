@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +68,12 @@ class Place:
         for key in required:
             if key not in table:
                 raise self.error(f"the key {key!r} is missing")
+
+    def texts(self, values: Iterable[Any]) -> None:
+        """Each of `values` must be a text."""
+        for value in values:
+            if not isinstance(value, str):
+                raise self.error(f"needs a text in quotes, not {value!r}"[:300])
 
     def ranges(self, text: str) -> None:
         """`text` must name releases."""

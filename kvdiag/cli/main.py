@@ -19,6 +19,7 @@ COMMANDS = {
     "fleet": "many logs, here or on object storage: one table and one report",
     "baseline": "write what a start is now, as the file that check compares with",
     "diff": "what differs between two starts, side by side, and how the change of capacity splits into causes",
+    "rules": "the rules, their documentation, and their embedded samples run as tests",
     "check": "compare a start with a baseline and a policy, and fail where it drifted: the gate for pipelines",
     "schema": "the JSON Schemas of what kvdiag writes and reads",
     "completion": "the completion script of a shell (bash, zsh, fish)",
@@ -57,6 +58,7 @@ def build_parser(wanted: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentPa
         prog="kvdiag", description="What every number of an SGLang server's log means, and whether it is right."
     )
     parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--rules", metavar="DIR", help="a folder of your own rules (DIR/lines/*.toml), beside the shipped ones")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, line in COMMANDS.items():
         command = commands.add_parser(name, help=line, description=_sentence(line))
@@ -87,6 +89,10 @@ def _run(given: list[str]) -> int:
     if parsed.command is None:
         parser.print_help()
         return ExitCode.UNUSABLE
+    if parsed.rules is not None:
+        from kvdiag import rulebook
+
+        rulebook.add_folder(parsed.rules)
     return int(import_module(f"kvdiag.cli.{parsed.command}").run(parsed))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
-from kvdiag.lines.template import Sequence, TemplateError, field_names, parse_template
+from kvdiag.lines.template import Sequence, TemplateError, field_names, heads, longest_literal, parse_template
 from kvdiag.releases import ReleaseSet, parse_ranges
 from kvdiag.rulecheck import Place
 
@@ -66,12 +66,22 @@ class Family:
 
 @lru_cache(maxsize=1)
 def families() -> dict[str, Family]:
-    """The shipped line families with their documentation and samples."""
-    return {document["family"]: family_of(document) for document in rulebook.load("lines")}
+    """The line families with their documentation and samples; a user's file of a shipped family adds to it."""
+    found: dict[str, Family] = {}
+    for document in rulebook.load("lines"):
+        family = _family(document)
+        older = found.get(family.name)
+        found[family.name] = _added(older, family) if older else family
+    return found
 
 
-def family_of(document: dict[str, Any]) -> Family:
-    """The family in a rule document that `check` has passed."""
+def _added(older: Family, newer: Family) -> Family:
+    count = len(older.variants)
+    variants = [replace(variant, number=count + variant.number) for variant in newer.variants]
+    return replace(older, fields={**newer.fields, **older.fields}, variants=(*older.variants, *variants))
+
+
+def _family(document: dict[str, Any]) -> Family:
     return Family(
         document["family"],
         document["title"],
@@ -92,6 +102,9 @@ def _variant(number: int, variant: dict[str, Any]) -> VariantText:
     samples = tuple(Sample(sample["text"], sample.get("fields", {})) for sample in variant.get("samples", ()))
     return VariantText(number, variant["releases"], variant["template"], samples, tuple(variant.get("also", ())))
 
+
+SHORTEST = 6
+"""Characters of its own that a template needs, in one piece."""
 
 _TEXT = (str, "a text")
 _FAMILY = {"family": _TEXT, "title": _TEXT, "group": _TEXT, "meaning": _TEXT, "notes": _TEXT, "fields": (dict, "a table")}
@@ -126,11 +139,15 @@ def _check_variant(place: Place, variant: Any, names: dict[str, Any]) -> Sequenc
     for sample in variant.get("samples", ()):
         here = place.at("samples")
         here.keys(here.table(sample), _SAMPLE, ("text",))
+        here.texts(sample.get("fields", {}).values())
+    place.at("also").texts(variant.get("also", ()))
     place = place.at("template")
     try:
         sequence = parse_template(variant["template"])
     except TemplateError as error:
         raise place.error(str(error), error.column) from None
+    if len(longest_literal(sequence)) < SHORTEST and not all(len(head) >= SHORTEST for head in heads(sequence) or [""]):
+        raise place.error(f"a template needs {SHORTEST} characters of its own, or it fits other lines too")
     for name, _ in field_names(sequence):
         if name not in names:
             column = variant["template"].find("{" + name) + 1

@@ -92,12 +92,16 @@ def compile_index(documents: list[dict[str, Any]]) -> dict[str, Any]:
     by_head: dict[str, list[int]] = {}
     by_needle: list[list[Any]] = []
     units: dict[str, dict[str, str]] = {}
+    counts: dict[str, int] = {}
     for document in documents:
         sequences = check(document)
         fields = units.setdefault(document["family"], {})
         for name, entry in document.get("fields", {}).items():
             fields[name] = (entry[0] if isinstance(entry, list) else entry)["unit"]
-        for number, (variant, sequence) in enumerate(zip(document["variant"], sequences, strict=True), 1):
+        for number, (variant, sequence) in enumerate(
+            zip(document["variant"], sequences, strict=True), counts.get(document["family"], 0) + 1
+        ):
+            counts[document["family"]] = number
             begins = heads(sequence)
             if begins and all(len(begin) >= HEAD for begin in begins):
                 for key in dict.fromkeys(begin[:HEAD] for begin in begins):
