@@ -1,0 +1,101 @@
+"""Every real log: no drift from itself, drift from every other, and a start too fast to notice in a pipeline."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kvdiag.errors import NotSglangError
+from kvdiag.gate import Observation, check, observe, write_baseline
+from kvdiag.gate.baseline import parse_baseline
+from kvdiag.gate.difference import difference
+from tests.conftest import ROOT, SHARED
+from tests.gate_logs import LOGS, baseline
+
+CASES = SHARED / "cases"
+
+
+@pytest.fixture(scope="module")
+def logs() -> dict[str, Observation]:
+    found = {}
+    for path in sorted((SHARED / "real-logs").glob("*/*/server.log")):
+        try:
+            found[f"{path.parent.parent.name}/{path.parent.name}"] = observe(str(path))
+        except NotSglangError:
+            continue
+    assert len(found) > 20
+    return found
+
+
+@pytest.mark.shared
+def test_every_real_log_drifts_from_every_other_and_not_from_itself(logs: dict[str, Observation]):
+    silent, noisy = [], []
+    for place, (name, log) in enumerate(logs.items()):
+        kept = parse_baseline(write_baseline(log.snapshot), name)
+        for other, observed in list(logs.items())[place % 2 :: 2]:
+            outcome = check(observed, kept)
+            if other != name and not outcome.failed:
+                silent.append((name, other))
+        noisy += [(name, drift.message) for drift in check(log, kept).drifts]
+    assert not noisy
+    assert not silent
+
+
+@pytest.mark.shared
+def test_differences_of_real_logs_add_up_and_never_blame_a_release_that_is_the_same(logs: dict[str, Observation]):
+    names = list(logs)
+    for place, name in enumerate(names):
+        for other in names[place + 1 : place + 8]:
+            found = difference(logs[name], logs[other])
+            if found.total is None:
+                continue
+            assert sum(term.tokens for term in found.terms) == found.total, (name, other)
+            if name.partition("/")[0] == other.partition("/")[0]:
+                assert "release" not in {term.cause for term in found.terms}, (name, other)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("case", [path.parent.name for path in sorted(CASES.glob("*/after.log"))] if CASES.is_dir() else [])
+def test_a_case_that_drifted_says_what_it_cannot_know(case: str):
+    found = difference(*(observe(str(CASES / case / name)) for name in ("input.log", "after.log")))
+    assert found.total
+    assert sum(term.tokens for term in found.terms) == found.total
+    for term in found.terms:
+        assert term.cause == "unexplained"
+        assert "Load weight begin" in term.why
+
+
+def test_the_gate_on_2000_lines_takes_less_than_half_a_second_beyond_its_imports(tmp_path: Path):
+    text = LOGS["tp2"].read_text(encoding="utf-8").splitlines(keepends=True)
+    load = [line for line in text if "Decode batch" in line or "Prefill batch" in line]
+    (tmp_path / "server.log").write_text(
+        "".join([*text, *(load[n % len(load)] for n in range(2000 - len(text)))]), encoding="utf-8"
+    )
+    (tmp_path / "baseline.json").write_text(write_baseline(baseline("tp2")), encoding="utf-8")
+    run = "from kvdiag.cli.main import main\ntry: main()\nexcept SystemExit as end: assert not end.code, end.code\n"
+    whole = f"import sys; sys.argv = ['kvdiag', 'check', 'server.log', '--baseline', 'baseline.json']\n{run}"
+    listed = _run(f"{whole}print('MODULES', *sys.modules)", tmp_path)[1].rsplit("MODULES", 1)[1].split()
+    imports = "import importlib\n" + "".join(f"importlib.import_module({m!r})\n" for m in listed if m.startswith("kvdiag."))
+    beyond = min(_run(whole, tmp_path)[0] - _run(imports, tmp_path)[0] for _ in range(5))
+    assert beyond < 0.5
+
+
+def _run(code: str, folder: Path) -> tuple[float, str]:
+    begun = time.perf_counter()
+    environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache"), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return time.perf_counter() - begun, done.stdout
+
+
+def test_check_loads_no_heavy_library():
+    code = (
+        f"import sys; sys.argv = ['kvdiag', 'check', {str(LOGS['kimi'])!r}]\n"
+        "from kvdiag.cli.main import main\ntry: main()\nexcept SystemExit: pass\nprint('LOADED', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.rsplit("LOADED", 1)[1].split()}
+    assert not loaded & {"pandas", "numpy", "pyarrow", "tree_sitter", "git", "rich", "zstandard", "shtab", "pytest"}
