@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -80,15 +79,17 @@ def test_the_gate_on_2000_lines_takes_less_than_half_a_second_beyond_its_imports
     whole = f"import sys; sys.argv = ['kvdiag', 'check', 'server.log', '--baseline', 'baseline.json']\n{run}"
     listed = _run(f"{whole}print('MODULES', *sys.modules)", tmp_path)[1].rsplit("MODULES", 1)[1].split()
     imports = "import importlib\n" + "".join(f"importlib.import_module({m!r})\n" for m in listed if m.startswith("kvdiag."))
-    beyond = min(_run(whole, tmp_path)[0] - _run(imports, tmp_path)[0] for _ in range(5))
+    beyond = min(_run(whole, tmp_path)[0] for _ in range(5)) - min(_run(imports, tmp_path)[0] for _ in range(5))
     assert beyond < 0.5
 
 
 def _run(code: str, folder: Path) -> tuple[float, str]:
-    begun = time.perf_counter()
+    """Processor seconds (those of the clock depend on what else the machine does) and what was printed."""
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache"), "PATH": ""}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return time.perf_counter() - begun, done.stdout
+    timed = f"import time\n{code}\nprint('SECONDS', time.process_time())"
+    done = subprocess.run([sys.executable, "-c", timed], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    printed, seconds = done.stdout.rsplit("SECONDS", 1)
+    return float(seconds), printed
 
 
 def test_check_loads_no_heavy_library():
