@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kvdiag.postmortem import Postmortem
 
 SAMPLES = 20
-_EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
+_EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
 _NEIGHBOURS = {
     "vllm": re.compile(r"\bvLLM\b|vllm[./ ]|# GPU blocks"),
     "TensorRT-LLM": re.compile(r"\[TensorRT-LLM\]|\[TRT-LLM\]|\[MemUsageChange\]"),

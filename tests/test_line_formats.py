@@ -163,3 +163,12 @@ def test_every_example_of_the_facts_is_read_by_its_own_family(capsys):
     templates = sum(len(family.variants) for family in families().values())
     with capsys.disabled():
         print(f"\n{len(rows)} rows, {len(families())} families, {templates} templates: {dict(counts)}")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Exception: ", "RuntimeError: ", "torch.OutOfMemoryError: ", "WARNING server_args.py:2385: "]
+)
+def test_what_stands_before_a_message_is_no_part_of_it(name):
+    match = match_message(f"{name}Capture cuda graph failed: CUDA out of memory")
+    assert match is not None
+    assert match.family == "graph-failed"

@@ -22,7 +22,7 @@ MOST = 400
 """Distinct shapes kept of one log; beyond it a log is not one of a server with a few hundred statements."""
 
 _ACCESS = ("INFO:  ", "WARNING:  ")
-_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::|$)")
+_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
 _ERROR = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|failure|cannot|out of memory|oom|corrupt(?:ed)?|illegal|assert(?:ion)?|"
     r"abort(?:ed|ing)?|panic|segfault|killed|nan detected)\b",

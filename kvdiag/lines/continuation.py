@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _DETAIL = ("oom-detail", "leak")
 """Families whose lines can stand behind the first line of another record."""
-_ERROR = re.compile(r"Traceback \(|\s+File \"|(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt)\b")
+_ERROR = re.compile(r"Traceback \(|\s+File \"|(?:[A-Za-z_][\w.]*\.)?(?=[A-Z])\w*(?:Error|Exception|Interrupt)\b")
 
 
 def joined(records: Iterable[Record], join: Callable[[Record, list[Record]], Record | None]) -> Iterator[Record]:

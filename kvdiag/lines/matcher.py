@@ -10,7 +10,7 @@ from kvdiag.lines.template import TEXTS
 from kvdiag.lines.walk import Found, match_template
 
 _LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.-]{1,80}\.py:\d{1,6}: ")
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Warning|Interrupt): ")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]{0,200}\.)?(?:[A-Z]\w{0,80}?)?(?:Error|Exception|Warning|Interrupt): ")
 _DIGITS = str.maketrans("123456789", "000000000")
 _WHOLE = re.compile(r"(?<![.0])0+")
 _MOST_SHAPES = 4096
