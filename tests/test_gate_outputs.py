@@ -127,6 +127,30 @@ def test_json_of_diff_follows_its_schema_and_its_terms_add_up(log: str, other: P
     assert diff_report.render_text(found, width=100, colour=False)
 
 
+def test_the_code_of_a_cause_is_shown_where_a_tree_is_given(kvdiag):
+    tree = ROOT / "tests" / "data" / "tree"
+    done = kvdiag("diff", str(LOGS["kimi"]), str(OTHER), "--source", str(tree), "--format", "json")
+    document = json.loads(done.stdout)
+    valid("diff", document)
+    (place, *_) = document["terms"][0]["code"]
+    assert "mem_fraction_static" in place["expression"]
+    assert (tree / place["file"]).read_text(encoding="utf-8").splitlines()[place["line"] - 1]
+    assert place["file"] in kvdiag("diff", str(LOGS["kimi"]), str(OTHER), "--source", str(tree)).stdout
+
+
+@pytest.mark.parametrize(
+    "asked", [(), ("max_total_num_tokens",), ("--line", "KV Cache is allocated. #tokens: 9, KV size: 0.01 GB")]
+)
+def test_json_of_source_follows_its_schema(asked: tuple[str, ...], kvdiag):
+    done = kvdiag("source", str(ROOT / "tests" / "data" / "tree"), *asked, "--format", "json")
+    valid("source", json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("log", ["kimi", "tp2", "flood"])
+def test_json_of_postmortem_follows_its_schema(log: str, kvdiag):
+    valid("postmortem", json.loads(kvdiag("postmortem", str(LOGS[log]), "--format", "json").stdout))
+
+
 def test_the_policy_of_the_documentation_follows_its_schema():
     import tomllib
 

@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag diff``."""
     parser.add_argument("log_a", metavar="LOG_A", help="the earlier log, or - for standard input")
     parser.add_argument("log_b", metavar="LOG_B", help="the later log")
+    parser.add_argument("--source", metavar="TREE[@REV]", help="an SGLang tree: shows where in it each cause acts")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     add_model_arguments(parser)
@@ -25,7 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.reports.diff_report import render, render_text
 
     known = {"config": arguments.config, "model": arguments.model, "release": arguments.release}
-    found = difference(observe(one_log(arguments.log_a), **known), observe(one_log(arguments.log_b), **known))
+    tree = None
+    if arguments.source:
+        from kvdiag.source import open_tree
+
+        tree = open_tree(arguments.source)
+    found = difference(observe(one_log(arguments.log_a), **known), observe(one_log(arguments.log_b), **known), tree)
     if arguments.format == "json":
         deliver(render(found) + "\n", arguments.output)
     else:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kvdiag.gate.budget import Budget, budget_of
+from kvdiag.gate.code import code_of
 from kvdiag.gate.decompose import Term, decompose, expected_change
 from kvdiag.gate.model import Drift
 from kvdiag.gate.observe import Observation
 from kvdiag.gate.verdict import compare, weight
 from kvdiag.quantity import Interval
+from kvdiag.source import PathStep, SourceTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,12 @@ class Difference:
     expected: Interval | None
     drifts: tuple[Drift, ...]
     noise: tuple[Drift, ...]
+    code: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
+    """Cause to the statements in which it acts, where a tree was given."""
 
 
-def difference(a: Observation, b: Observation) -> Difference:
-    """What differs between the last starts of two logs, the change of capacity taken apart."""
+def difference(a: Observation, b: Observation, tree: SourceTree | None = None) -> Difference:
+    """What differs between the last starts of two logs, the change of capacity taken apart; with `tree` where it acts."""
     first, second = budget_of(a.snapshot), budget_of(b.snapshot)
     drifts = sorted(compare(a.snapshot, b.snapshot), key=weight)
     total: int | None = None
@@ -40,4 +45,5 @@ def difference(a: Observation, b: Observation) -> Difference:
     return Difference(
         a, b, (first, second), total, tuple(terms), expected,
         tuple(d for d in drifts if not d.noise), tuple(d for d in drifts if d.noise),
+        code_of(terms, tree) if tree is not None else {},
     )  # fmt: skip

@@ -15,6 +15,7 @@ from kvdiag.reports.gate_json import drift_dict
 from kvdiag.reports.gate_text import drift_lines
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
+from kvdiag.source import PathStep
 
 
 def to_dict(difference: Difference) -> dict[str, Any]:
@@ -26,7 +27,15 @@ def to_dict(difference: Difference) -> dict[str, Any]:
         "b": _side(difference.b, tokens[1]),
         "total_tokens": difference.total,
         "expected_tokens": difference.expected.to_dict() if difference.expected else None,
-        "terms": [{"cause": t.cause, "tokens": t.tokens, "why": safe(t.why)} for t in difference.terms],
+        "terms": [
+            {
+                "cause": t.cause,
+                "tokens": t.tokens,
+                "why": safe(t.why),
+                "code": [_place(s) for s in difference.code.get(t.cause, ())],
+            }
+            for t in difference.terms
+        ],
         "numbers": [
             {"name": name, "role": role, "a": _plain(x), "b": _plain(y)}
             for name, role, x, y in _rows(difference.a.snapshot, difference.b.snapshot)
@@ -39,6 +48,10 @@ def to_dict(difference: Difference) -> dict[str, Any]:
 def render(difference: Difference) -> str:
     """The JSON text."""
     return json.dumps(to_dict(difference), ensure_ascii=False, indent=1)
+
+
+def _place(step: PathStep) -> dict[str, Any]:
+    return {"file": safe(step.file), "symbol": safe(step.symbol), "line": step.line, "expression": safe(step.expression, 500)}
 
 
 def _side(observed: Observation, tokens: int | None) -> dict[str, Any]:
@@ -87,6 +100,9 @@ def _capacity(difference: Difference, paint: Paint) -> Iterator[str]:
     for term in difference.terms:
         yield f"  {term.tokens:>+14,}  {paint.colour(term.cause, 'cyan')}"
         yield from paint.wrap(safe(term.why), " " * 18, dim=True)
+        for step in difference.code.get(term.cause, ()):
+            yield " " * 18 + safe(f"{step.file}:{step.line} {step.symbol}")
+            yield from paint.wrap(safe(step.expression, 500), " " * 20)
     if len(difference.terms) > 1:
         yield f"  {difference.total:>+14,}  in all; the shares are means over the orders in which the causes may be changed"
 
