@@ -23,17 +23,20 @@ def explain(log: str, *, config: str | None = None, model: str | None = None, re
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
     """The family, fields and rank of one record of a log (it may hold several lines), None where no rule knows it.
 
+    What a log is wrapped in (a container's or shipper's prefix, colours, JSON) is taken off first.
+
     Fields are the printed values, ``units`` names their units, ``meanings`` says what each tells in the releases that
     print the line; ``families`` has the other families whose subject the line is too. With `release`, only lines that
     release prints count.
     """
     from kvdiag.lines import read_records
     from kvdiag.lines.families import families
-    from kvdiag.reading import Line
+    from kvdiag.reading.unwrap import Unwrapper
     from kvdiag.releases import only, parse_ranges, parse_release
 
     stated = only(parse_release(release)) if release is not None else None
-    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), 1)]
+    unwrapper = Unwrapper()
+    lines = (line for number, raw in enumerate(text.split("\n"), 1) for line in unwrapper.lines(number, raw, cut=False))
     for record in read_records(lines):
         printed = parse_ranges(", ".join(variant.releases for variant in record.variants)) if record.variants else None
         if record.family is None or printed is None or (stated is not None and not printed & stated):

@@ -54,7 +54,10 @@ def _entry(entry: dict[str, Any]) -> list[Peeled] | None:
 
 
 def _message(value: Any, depth: int) -> str | None:
-    """The record's text: under one of the usual keys, maybe some levels down; journald gives bytes as numbers."""
+    """The record's text: under one of the usual keys, maybe some levels down; journald gives bytes as numbers.
+
+    An ``event`` of one word is the name of what happened, not a text.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(byte, int) and 0 <= byte < 256 for byte in value):
@@ -64,7 +67,7 @@ def _message(value: Any, depth: int) -> str | None:
     for key in _MESSAGE:
         if key in value:
             found = _message(value[key], depth + 1)
-            if found is not None:
+            if found is not None and (key != "event" or " " in found):
                 return found
     return None
 
