@@ -132,3 +132,12 @@ def test_an_error_quoted_without_its_end_contradicts_nothing():
 def test_evidence_says_which_line_took_which_releases_away():
     (text,) = release_of(f"[2025-01-15 10:22:41 PP1 TP0] {POOL_END}").evidence[:1]
     assert text == "line 1: PP tag before TP tag (0.5.5.post1..0.5.23)"
+
+
+def test_the_text_report_says_that_lines_contradict_each_other(kvdiag, tmp_path):
+    log = tmp_path / "fork.log"
+    log.write_text(
+        "[2025-01-15 10:22:41 TP0] KV Cache is allocated. K size: 26.78 GB, V size: 26.78 GB.\n"
+        "[2025-01-15 10:22:42 TP0] KV Cache is allocated. #tokens: 438681, K size: 26.78 GB, V size: 26.78 GB\n"
+    )
+    assert "contradict each other" in " ".join(kvdiag("explain", str(log)).stdout.split())

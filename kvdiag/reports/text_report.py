@@ -30,6 +30,8 @@ def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterat
     which = f" ({index + 1} of {count} starts)" if count > 1 else ""
     yield paint.bold(_headline(item.start) + which)
     yield from paint.wrap(_model_line(item))
+    if item.start.release and item.start.release.contradiction:
+        yield from paint.wrap(safe(f"Release: {item.start.release.contradiction}"))
     yield from _memory_bar(item.start, paint)
     if item.checks:
         yield ""
