@@ -10,6 +10,7 @@ from kvdiag.quantity import Interval, printed_interval
 from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.evidence import Evidence
+from kvdiag.starts.loose import SGLANG_KINDS
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
@@ -36,7 +37,7 @@ class StartBuilder:
     def empty(self) -> bool:
         """Whether nothing has been seen that makes a start."""
         start = self.start
-        told = any(event.record.family for event in start.events)
+        told = any(event.record.family or event.kind in SGLANG_KINDS for event in start.events)
         pools = any(progress.pools or progress.held for progress in self.ranks.values())
         return not (start.server_args or start.numbers or told or start.batches or pools)
 
@@ -107,6 +108,7 @@ class StartBuilder:
         if "VA upper bound" in record.message:
             self.start.address_space = True
         progress.pools.append(record)
+        self.start.pools.append(record)
         progress.path = path
 
     def _stage(self, record: Record, family: str, path: int) -> None:
@@ -216,6 +218,7 @@ class StartBuilder:
         for event in more.events:
             self.event(event.kind, event.record, event.path)
         start.batches += more.batches
+        start.pools += more.pools
         start.notes += more.notes
         start.address_space |= more.address_space
         self.evidence.absorb(other.evidence)
