@@ -94,7 +94,8 @@ class Facts:
     @cached_property
     def fraction(self) -> float | None:
         """mem_fraction_static in force, None where the log does not state it."""
-        return self.inputs.arguments.mem_fraction_static
+        found = self.inputs.mem_fraction_static
+        return None if found is None else float(found)
 
     @cached_property
     def total(self) -> Interval | None:

@@ -13,9 +13,26 @@ from kvdiag.checks.facts import Facts
 from kvdiag.checks.model import Finding
 from kvdiag.checks.phrase import fill
 from kvdiag.errors import RuleError
+from kvdiag.rulecheck import Place, Shape
 
 LEVELS = ("error", "warning", "note")
-_KEYS = {"code", "name", "level", "title", "message", "explanation", "predicate", "raises", "silent"}
+_SHAPE: Shape = {
+    "code": (str, "a code like KV301"),
+    "name": (str, "a name in lower case with hyphens"),
+    "level": (str, "a level"),
+    "order": (int, "a whole number"),
+    "predicate": (str, "theme.condition"),
+    "replaces": (list, "a list of codes"),
+    "thresholds": (dict, "a table of numbers"),
+    "title": (str, "a text"),
+    "message": (list, "a list of sentences"),
+    "advice": (list, "a list of sentences"),
+    "risk": (str, "a text"),
+    "explanation": (str, "a text"),
+    "raises": (list, "a list of samples"),
+    "silent": (list, "a list of near misses"),
+}
+_REQUIRED = ("code", "name", "level", "predicate", "title", "message", "explanation", "raises", "silent")
 _KEPT = ("code", "name", "level", "title", "message", "advice", "risk", "predicate", "order", "replaces", "thresholds")
 
 
@@ -88,18 +105,16 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 def compile_rules(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Checks rule files and keeps what judging needs. Raises RuleError with the file and what is wrong in it."""
+    """Checks rule files and keeps what judging needs. Raises RuleError with the place and what is wrong there."""
     seen: dict[str, str] = {}
     for document in files:
-        place = document.get("_file", "rule")
-        missing = sorted(_KEYS - document.keys())
-        if missing:
-            raise RuleError(f"{place}: the keys {', '.join(missing)} are missing")
+        place = Place.of(document)
+        place.keys(document, _SHAPE, _REQUIRED)
         if document["level"] not in LEVELS:
-            raise RuleError(f"{place}: the level {document['level']!r} is none of {', '.join(LEVELS)}")
+            raise place.at("level").error(f"the level must be one of {', '.join(LEVELS)}, not {document['level']!r}")
         if document["code"] in seen:
-            raise RuleError(f"{place}: the code {document['code']} is taken by {seen[document['code']]}")
-        seen[document["code"]] = place
+            raise place.at("code").error(f"the code {document['code']} is taken by {seen[document['code']]}")
+        seen[document["code"]] = place.path
     kept = [{key: document[key] for key in _KEPT if key in document} for document in files]
     return sorted(kept, key=lambda rule: str(rule["code"]))
 

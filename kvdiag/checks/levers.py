@@ -126,7 +126,7 @@ def with_fp8(facts: Facts) -> Lever | None:
 
 def _is_proportional(facts: Facts) -> bool:
     """Whether pools grow with the budget in one proportion: no state slots and no pools with fixed parts."""
-    return not (facts.start.find("max_mamba_cache_size") or facts.start.find("ssm_state_bytes") or facts.events("dsv4_pool"))
+    return not (facts.start.find("max_mamba_cache_size") or facts.start.find("state_pool_bytes") or facts.events("dsv4_pool"))
 
 
 def _is_fixed(facts: Facts) -> bool:

@@ -91,10 +91,9 @@ def _slots(inputs: CheckInputs) -> int | None:
 def _refused(inputs: CheckInputs) -> int | None:
     """The longest input the server accepts, as a refusal states it."""
     for event in inputs.start.events_of("input_too_long"):
-        for name in ("max_req_input_len", "max_input_len"):
-            number = event.record.number(name)
-            if isinstance(number, int):
-                return number
+        number = event.record.number("max_req_input_len")
+        if isinstance(number, int):
+            return number
     return None
 
 
@@ -131,7 +130,7 @@ def _user_cap(inputs: CheckInputs, tokens: Interval) -> int | None:
     page = inputs.arguments.page_size or LARGEST_PAGE
     if cap is not None:
         return cap if tokens.high <= cap and tokens.low > cap - page else None
-    profiled = _whole(inputs.start.find("full_max_total_num_tokens"))
+    profiled = [n.value for n in inputs.start.numbers if n.name == "full_max_total_num_tokens" and isinstance(n.value, int)]
     if len(set(profiled)) > 1 and profiled[-1] == int(tokens.low) and max(profiled) > profiled[-1]:
         return profiled[-1]
     return None

@@ -12,7 +12,6 @@ from kvdiag.starts import Number, Start
 FREE = ("pre_model_load_memory", "available_gpu_memory", "memory_after_pool", "memory_before_graphs", "memory_after_graphs", "memory_after_start")
 """Names of numbers that are readings of free memory."""
 
-_STATE = ("conv_state_bytes", "ssm_state_bytes", "intermediate_ssm_state_bytes", "intermediate_conv_window_bytes", "mamba_pool_bytes")
 INDEX_BYTES = 4
 """The request table holds int32 (``ReqToTokenPool``, ``srt/mem_cache/memory_pool.py``)."""
 
@@ -68,7 +67,7 @@ def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
         _sum(start, "draft_weights", rank, ("weight_memory",), "draft"),
         _sum(start, "kv_pool", rank, ("kv_pool_bytes",), "target"),
         _sum(start, "draft_kv", rank, ("kv_pool_bytes",), "draft"),
-        _sum(start, "state", rank, _STATE, None),
+        _sum(start, "state", rank, ("state_pool_bytes",), None),
         _table_part(inputs, rank),
         _sum(start, "graphs", rank, ("graph_memory",), None),
     ]

@@ -11,25 +11,27 @@ from kvdiag.starts import Event
 At = Mapping[str, float]
 
 
+_BOOKS = (
+    ("max_total_num_tokens", "total_tokens"),
+    ("max_total_num_tokens", "available_size", "evictable_size", "protected_size"),
+    ("max_total_num_token", "available_size"),
+    ("total", "available", "evictable", "protected", "session_held", "uncached"),
+    ("full_tokens_per_layer", "full_available_size", "full_evictable_size", "tree_cache.full_protected_size()"),
+    ("token_to_kv_pool_allocator.size", "full_available_size", "full_evictable_size", "tree_cache.full_protected_size()"),
+    ("swa_tokens_per_layer", "swa_available_size", "swa_evictable_size", "tree_cache.swa_protected_size()"),
+)
+"""The name of a capacity in the self-check's line, and of what must add up to it."""
+
+
 def _balance(event: Event) -> int | None:
     """Free tokens less what the pool has, as the self-check prints them: above zero, more is free than exists."""
     record = event.record
-    total = next((n for name in ("max_total_num_tokens", "max_total_num_token", "total_size", "token_to_kv_pool_allocator.size")
-                  if isinstance(n := record.number(name), int)), None)  # fmt: skip
-    if total is None:
-        return None
-    whole = record.number("Mem Leak Detected! total_tokens")
-    if isinstance(whole, int):
-        return whole - total
-    available = record.number("available_size")
-    if available is None:
-        available = record.number("Warning available_size")
-    if not isinstance(available, int):
-        return None
-    protected = record.number("protected_size") or 0
-    evictable = record.number("evictable_size") or 0
-    counted = available + int(evictable)
-    return counted - total if protected == 0 else counted + int(protected) - total
+    for total, *parts in _BOOKS:
+        whole = record.number(total)
+        found = [record.number(part) for part in parts]
+        if isinstance(whole, int) and isinstance(found[0], int):
+            return sum(int(part) for part in found if part is not None) - whole
+    return None
 
 
 def freed_twice(facts: Facts, at: At) -> Iterator[Hit]:

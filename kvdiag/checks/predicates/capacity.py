@@ -51,9 +51,7 @@ def _is_refused(facts: Facts) -> bool:
 def input_refused(facts: Facts, at: At) -> Iterator[Hit]:
     """A request was refused because the pool, not the context, is too small for it."""
     for event in facts.events("input_too_long"):
-        limit = event.record.number("max_req_input_len") or event.record.number("max_input_len")
-        asked = next((n for name in ("len(req.origin_input_ids)", "input_token_num", "input tokens", "input_ids", "tokens")
-                      if isinstance(n := event.record.number(name), int)), None)  # fmt: skip
+        limit, asked = event.record.number("max_req_input_len"), event.record.number("len")
         if not isinstance(limit, int) or facts.pool_tokens is None:
             continue
         pool, context = facts.pool_tokens, facts.context
@@ -217,7 +215,7 @@ def request_table(facts: Facts, at: At) -> Iterator[Hit]:
     values: dict[str, Any] = {"table": table, "context": facts.context, "rows": facts.cap}
     if after is not None and after.interval is not None and pool is not None and pool.interval is not None:
         before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
-        state = sum((n.interval.low for n in facts.start.numbers if n.name in ("conv_state_bytes", "ssm_state_bytes") and n.rank == after.rank and n.interval), Fraction(0))
+        state = sum((n.interval.low for n in facts.start.numbers if n.name == "state_pool_bytes" and n.rank == after.rank and n.interval), Fraction(0))
         if before is not None and pool.rank == after.rank:
             values["gap"] = before - pool.interval - after.interval - Interval.of(state, unit="bytes")
     level = "warning" if table.low >= at["warn_gib"] * GIB and facts.arg("max_running_requests") is None and (facts.total is None or table.low > facts.total.high / 50) else "note"
@@ -247,7 +245,8 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
     if facts.limits.binding != "max_total_tokens" or facts.tokens is None:
         return
     cap = facts.arg("max_total_tokens")
-    profiled = [n.value for n in facts.start.find("full_max_total_num_tokens") if isinstance(n.value, int)]
+    sized = [n for n in facts.start.numbers if n.name == "full_max_total_num_tokens"]
+    profiled = [n.value for n in sized if isinstance(n.value, int)]
     larger = max(profiled) if profiled and max(profiled) > facts.tokens else None
     page = facts.inputs.arguments.page_size
     rounded = cap - facts.tokens if isinstance(cap, int) and cap != facts.tokens else None
@@ -256,7 +255,6 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
         "tokens": facts.tokens, "cap": cap, "profiled": larger, "share": 1 - facts.tokens / larger if larger else None,
         "rounded": rounded, "page": page if rounded else None, "free": free,
     }  # fmt: skip
-    sized = facts.start.find("full_max_total_num_tokens")
     lines = facts.lines(facts.number("max_total_num_tokens") or facts.number("pool_tokens"), *sized[-1:], *sized[:1])
     yield Hit(lines, values)
 
@@ -264,7 +262,7 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
 def cap_has_no_effect(facts: Facts, at: At) -> Iterator[Hit]:
     """--max-total-tokens is above what memory allows."""
     for event in facts.events("max_total_tokens_clamped"):
-        profiled, asked = event.record.number("token_capacity"), event.record.number("max_total_tokens")
+        profiled, asked = event.record.number("profiled value"), event.record.number("max_total_tokens")
         if isinstance(profiled, int) and profiled > 0:
             yield Hit(event_lines([event]), {"profiled": profiled, "asked": asked})
             return
@@ -286,9 +284,7 @@ def small_pool(facts: Facts, at: At) -> Iterator[Hit]:
 def cap_reduced(facts: Facts, at: At) -> Iterator[Hit]:
     """Fewer requests may run than were asked for, and only one line or none says so."""
     for event in facts.events("max_running_requests_reduced"):
-        asked, given = event.record.number("requested_per_worker"), event.record.number("max_num_reqs")
-        if given is None:
-            given = event.record.number("resolved")
+        asked, given = event.record.number("max_running_requests requested"), event.record.number("max_running_requests")
         if asked is not None and given is not None:
             yield Hit(event_lines([event]), {"asked": asked, "given": given})
             return

@@ -173,7 +173,7 @@ def unplaced_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 def host_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """The host pool of the hierarchical cache does not fit the host."""
     for event in facts.events("no_host_memory"):
-        asked, free = event.record.interval("requested_bytes"), event.record.interval("available_bytes")
+        asked, free = event.record.interval("Requesting"), event.record.interval("only have")
         if asked is None or free is None:
             continue
         reserve = Interval.of(at["reserve_gib"] * GIB, unit="bytes")
@@ -211,7 +211,7 @@ def hung(facts: Facts, at: At) -> Iterator[Hit]:
     if events:
         usages = [b for b in facts.activity.decode if b.usage is not None]
         last = usages[-1].usage if usages else None
-        yield Hit(event_lines(events), {"seconds": events[0].record.number("watchdog_timeout"), "usage": last})
+        yield Hit(event_lines(events), {"seconds": events[0].record.number("self.watchdog_timeout"), "usage": last})
 
 
 def start_failed(facts: Facts, at: At) -> Iterator[Hit]:

@@ -12,7 +12,7 @@ At = Mapping[str, float]
 
 def size_per_rank(facts: Facts, at: At) -> Iterator[Hit]:
     """Host memory is allocated by every rank: the size given counts once a rank."""
-    events = [e for e in facts.events("host_pool") if e.record.interval("requested_bytes") is not None and "dummy" not in e.record.message]
+    events = [e for e in facts.events("host_pool") if e.record.interval("GB") is not None and "dummy" not in e.record.message]
     by_rank: dict[str, list[int]] = {}
     for position, event in enumerate(events):
         by_rank.setdefault(str(event.record.rank), []).append(position)
@@ -20,10 +20,10 @@ def size_per_rank(facts: Facts, at: At) -> Iterator[Hit]:
         return
     total = None
     for event in events:
-        asked = event.record.interval("requested_bytes")
+        asked = event.record.interval("GB")
         assert asked is not None
         total = asked if total is None else total + asked
-    each = events[0].record.interval("requested_bytes")
+    each = events[0].record.interval("GB")
     yield Hit(event_lines(events), {"ranks": len(by_rank), "each": each, "total": total})
 
 
@@ -32,8 +32,7 @@ def smaller_than_device(facts: Facts, at: At) -> Iterator[Hit]:
     events = facts.events("host_pool_small")
     if events:
         record = events[0].record
-        device = record.number("device_capacity") or record.number("device_capacity_tokens")
-        yield Hit(event_lines(events[:1]), {"host": record.number("size"), "device": device})
+        yield Hit(event_lines(events[:1]), {"host": record.number("tokens"), "device": record.number("device tokens")})
 
 
 def what_it_cannot(facts: Facts, at: At) -> Iterator[Hit]:

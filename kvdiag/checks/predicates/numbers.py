@@ -101,8 +101,7 @@ def replicated_latent(facts: Facts, at: At) -> Iterator[Hit]:
 
 def default_fraction(facts: Facts, at: At) -> Iterator[Hit]:
     """The fraction in force is not the one that was asked for."""
-    events = [e for e in facts.events("fraction_changed") if e.record.number("mem_fraction_static") is not None or e.record.number("to") is not None]
+    events = [e for e in facts.events("fraction_changed") if e.record.number("mem_fraction_static") is not None]
     if events:
-        record = events[-1].record
-        new = record.number("to") or record.number("mem_fraction_static") or record.number("so mem_fraction_static")
-        yield Hit(event_lines(events), {"new": new, "old": record.number("from")})
+        before, after = (events[-1].record.number(name) for name in ("mem_fraction_static", "mem_fraction_static after"))
+        yield Hit(event_lines(events), {"new": before if after is None else after, "old": before if after is not None else None})

@@ -286,7 +286,7 @@ def slots_ran_out(facts: Facts, at: At) -> Iterator[Hit]:
     events = facts.events("request_slots_exhausted")
     if events:
         record = events[0].record
-        yield Hit(event_lines(events), {"free": record.number("req_to_token_pool.available_size()"), "asked": record.number("num_reqs")})
+        yield Hit(event_lines(events), {"free": record.number("available_size"), "asked": record.number("num_reqs")})
 
 
 def allocation_failed(facts: Facts, at: At) -> Iterator[Hit]:
@@ -294,7 +294,7 @@ def allocation_failed(facts: Facts, at: At) -> Iterator[Hit]:
     events = facts.events("token_allocation_failed")
     if events:
         record = events[0].record
-        asked = record.number("num_tokens")
+        asked = record.number("Try to allocate")
         free = record.number("Available tokens") or record.number("Avaliable tokens")
         yield Hit(event_lines(events, 3), {"asked": asked, "free": free})
 

@@ -141,7 +141,7 @@ def states_take_budget(facts: Facts, at: At) -> Iterator[Hit]:
 def below_zero(facts: Facts, at: At) -> Iterator[Hit]:
     """A profiled capacity below zero: the budget is negative and the fraction in force is implied by it."""
     for event in facts.events("max_total_tokens_clamped"):
-        profiled = event.record.number("token_capacity")
+        profiled = event.record.number("profiled value")
         if not isinstance(profiled, int) or profiled >= 0:
             continue
         cell = facts.cell or _recomputed_cell(facts)
@@ -170,9 +170,9 @@ def window_cap_takes_all(facts: Facts, at: At) -> Iterator[Hit]:
     """The window pool sized for the request cap leaves nothing for the full pool."""
     for event in facts.events("no_memory_for_pool"):
         if "SWA pool cap" in event.record.message:
-            tokens = event.record.number("swa_tokens") or event.record.number("swa_cap_tokens")
-            held = event.record.interval("fixed_swa_bytes") or event.record.interval("swa_fixed_bytes")
-            yield Hit(event_lines([event]), {"tokens": tokens, "held": held, "budget": event.record.interval("available_bytes")})
+            record = event.record
+            values = {"tokens": record.number("swa_tokens"), "held": record.interval("swa pool"), "budget": record.interval("available")}
+            yield Hit(event_lines([event]), values)
             return
 
 

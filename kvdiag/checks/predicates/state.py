@@ -23,15 +23,8 @@ def _per_request(facts: Facts) -> tuple[int, int]:
 
 
 def _state_bytes(facts: Facts) -> Interval | None:
-    total: Interval | None = None
-    first = facts.number("ssm_state_bytes") or facts.number("conv_state_bytes")
-    if first is None:
-        return None
-    for name in ("conv_state_bytes", "ssm_state_bytes"):
-        found = facts.start.first(name, rank=first.rank)
-        if found is not None and found.interval is not None:
-            total = found.interval if total is None else total + found.interval
-    return total
+    found = facts.number("state_pool_bytes")
+    return found.interval if found else None
 
 
 def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
@@ -59,13 +52,13 @@ def slots_below_one(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("no_memory_for_pool"):
         record = event.record
         slots, ratio = record.number("max_mamba_cache_size"), record.number("mamba_ratio")
-        allowed = record.number("resulting max_num_reqs")
+        allowed = record.number("max_num_reqs")
         if slots is not None and ratio and allowed is not None:
             yield Hit(event_lines([event]), {"slots": slots, "ratio": ratio, "allowed": allowed, "tokens": facts.tokens})
             return
         rest, each = record.interval("total_rest_memory"), record.interval("mamba_cache_per_req")
         if rest is not None and each is not None:
-            yield Hit(event_lines([event]), {"slots": record.number("Computed max_mamba_cache_size"), "rest": rest, "each": each})
+            yield Hit(event_lines([event]), {"slots": record.number("max_mamba_cache_size"), "rest": rest, "each": each})
             return
 
 
@@ -74,7 +67,7 @@ def capped_by_slots(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("no_memory_for_pool", "max_running_requests_reduced"):
         if "by the mamba state cache" not in event.record.message:
             continue
-        slots, per, cap = (event.record.number(name) for name in ("max_mamba_cache_size", "ratio", "mamba_cap"))
+        slots, per, cap = (event.record.number(name) for name in ("max_mamba_cache_size", "slots per request", "max_running_requests"))
         yield Hit(event_lines([event]), {"slots": slots, "per": per, "cap": cap if cap is not None else facts.cap})
         return
 
@@ -83,7 +76,7 @@ def slots_exhausted(facts: Facts, at: At) -> Iterator[Hit]:
     """The state pool ran out while the server ran."""
     for event in facts.events("no_memory_for_pool"):
         if event.record.message.startswith(("Not enough space for mamba", "AssertionError: Not enough space for mamba")):
-            yield Hit(event_lines([event]), {"size": event.record.number("mamba_pool.size")})
+            yield Hit(event_lines([event]), {"size": event.record.number("self.mamba_pool.size")})
             return
 
 
@@ -109,4 +102,4 @@ def ratio_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     share = states / (states + pool.interval)
     if share.low < at["share"]:
         return
-    yield Hit(facts.lines(facts.number("ssm_state_bytes"), pool), {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")})
+    yield Hit(facts.lines(facts.number("state_pool_bytes"), pool), {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")})

@@ -18,14 +18,6 @@ def _sizes(facts: Facts) -> tuple[int, int] | None:
     """Tokens of the full and of the window pool."""
     full, window = facts.whole("full_max_total_num_tokens"), facts.whole("swa_max_total_num_tokens")
     if full is None or window is None:
-        for event in reversed(facts.events("swa_pool")):
-            swa, whole = event.record.number("swa size"), event.record.number("full size")
-            if isinstance(swa, int) and isinstance(whole, int):
-                return whole, swa
-        for event in reversed(facts.events("dsv4_pool")):
-            whole, swa = event.record.number("DSV4 pool sizes full"), event.record.number("swa")
-            if isinstance(whole, int) and isinstance(swa, int):
-                return whole, swa
         return None
     last = facts.start.find("full_max_total_num_tokens")[-1].value, facts.start.find("swa_max_total_num_tokens")[-1].value
     return (int(last[0]), int(last[1])) if isinstance(last[0], int) and isinstance(last[1], int) else (full, window)
@@ -114,13 +106,9 @@ def window_binds(facts: Facts, at: At) -> Iterator[Hit]:
 def compressed_states_dominate(facts: Facts, at: At) -> Iterator[Hit]:
     """DeepSeek-V4: the window and its compression states are sized for most of the tokens."""
     calculation = next((e for e in facts.events("dsv4_pool") if e.record.number("bytes_per_full_token") is not None), None)
-    sizes = _sizes(facts)
-    made = _made(facts)
-    if calculation is None:
-        return
-    full = calculation.record.number("full_token")
-    swa, states = (made or (None, None)) if sizes is None else (sizes[1], made[1] if made else None)
-    if not isinstance(full, int) or not full or swa is None:
+    full = calculation.record.number("full_token") if calculation else None
+    swa, states = facts.whole("swa_max_total_num_tokens"), _states(facts)
+    if calculation is None or not isinstance(full, int) or not full or swa is None:
         return
     ratio = swa / full
     if ratio < at["ratio"]:
@@ -132,10 +120,14 @@ def compressed_states_dominate(facts: Facts, at: At) -> Iterator[Hit]:
     yield Hit(event_lines([calculation]), values)
 
 
-def _made(facts: Facts) -> tuple[int | None, int | None] | None:
-    """The window's tokens and the state slots of an ``Initialize DeepSeekV4TokenToKVPool`` line."""
-    swa, states = facts.whole("swa_max_total_num_tokens"), facts.whole("c128_state_pool_size")
-    return (swa, states) if swa is not None else None
+def _states(facts: Facts) -> int | None:
+    """The slots of the widest compression state pool."""
+    for event in facts.events("dsv4_pool"):
+        for name in ("c128_state_pool_size", "c128_state"):
+            found = event.record.number(name)
+            if isinstance(found, int) and found > 0:
+                return found
+    return None
 
 
 def all_layers_full(facts: Facts, at: At) -> Iterator[Hit]:
