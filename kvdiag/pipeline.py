@@ -110,11 +110,17 @@ def explain(
             assembly.add(record, index)
         inputs.append(watch.seen)
         watches.append(watch)
+    assembled = [_noted(start, watches) for start in assembly.starts()]
     starts = [
         diagnose(
-            _noted(start, watches), config=config, model=model, release=stated, last_exception=_last_exception(start, watches)
+            start,
+            config=config,
+            model=model,
+            release=stated,
+            last_exception=_last_exception(start, watches),
+            siblings=assembled,
         )
-        for start in assembly.starts()
+        for start in assembled
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))

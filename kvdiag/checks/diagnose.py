@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
 
 from kvdiag.checks.activity import activity_of
-from kvdiag.checks.facts import Facts
+from kvdiag.checks.facts import Facts, Outside
 from kvdiag.checks.findings import judge
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.limits import limits_of
@@ -24,20 +23,21 @@ def diagnose(
     model: str | None = None,
     release: Release | None = None,
     last_exception: str = "",
-    other: Iterable[tuple[str, str, Any]] = (),
+    siblings: Sequence[Start] = (),
+    outside: Sequence[Outside] = (),
 ) -> StartDiagnosis:
     """All that can be concluded about one start.
 
     `config` is a path, `model` a catalogue name, `release` the stated release; `last_exception` the last line of the
-    last traceback; `other` what further sources say, as (source, name, value). Raises ConfigError where `config` or
-    `model` cannot be used.
+    last traceback, `siblings` all starts of the same inputs, `outside` what further sources say. Raises ConfigError
+    where `config` or `model` cannot be used.
     """
     inputs = gather(start, config, model, release)
     checks = recompute(inputs)
     activity = activity_of(start)
     limits = limits_of(inputs, activity)
     ledgers = ledgers_of(inputs)
-    facts = Facts(inputs, tuple(checks), limits, ledgers, activity, last_exception, tuple(other))
+    facts = Facts(inputs, tuple(checks), limits, ledgers, activity, last_exception, tuple(siblings), tuple(outside))
     return StartDiagnosis(
         start, inputs.config, inputs.geometry, inputs.unsized, checks, limits, judge(facts), ledgers, activity, facts
     )

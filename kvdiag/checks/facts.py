@@ -16,9 +16,24 @@ from kvdiag.releases import parse_release
 from kvdiag.starts import Event, Number, Start
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A number of the server as another source states it (server_info, metrics, the GPU's tool).
+
+    `value` is bytes, tokens, requests or a fraction as an interval, or text; `source` names the input for people.
+    """
+
+    source: str
+    name: str
+    value: Interval | str
+
+
 @dataclass(frozen=True)
 class Facts:
-    """One start with what was concluded before findings: its checks, limits, memory and activity."""
+    """One start with what was concluded before findings: its checks, limits, memory and activity.
+
+    `siblings` are all starts of the same inputs, this one among them; `outside` is what other sources say of the server.
+    """
 
     inputs: CheckInputs
     checks: tuple[Check, ...]
@@ -26,7 +41,8 @@ class Facts:
     ledgers: tuple[Ledger, ...]
     activity: Activity
     last_exception: str = ""
-    other: tuple[tuple[str, Any], ...] = ()
+    siblings: tuple[Start, ...] = ()
+    outside: tuple[Outside, ...] = ()
 
     @property
     def start(self) -> Start:
@@ -40,6 +56,17 @@ class Facts:
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds in the order of the log."""
         return [event for event in self.start.events if event.kind in kinds]
+
+    @cached_property
+    def captures(self) -> list[Event]:
+        """Progress lines of graph capture that stand where capture can be: behind the pools, or in a bare excerpt.
+
+        A progress bar is glued to whatever line follows it, so that its place alone proves little.
+        """
+        begun = [n.line for name in ("memory_before_graphs", "memory_after_pool") for n in self.start.find(name)]
+        if not begun and self.start.find("available_gpu_memory"):
+            return []
+        return [event for event in self.events("capturing") if event.record.line.number > min(begun, default=0)]
 
     def number(self, name: str, role: str | None = None) -> Number | None:
         """The first number of that name that is a quantity."""

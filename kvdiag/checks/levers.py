@@ -62,7 +62,12 @@ def cost_of_token(facts: Facts) -> Interval | None:
         held = held + draft.interval if draft_inside else held.hull(held + draft.interval)
     rows = Interval.of(tokens + (page or 1), tokens + (page or _PAGE_UNKNOWN), "bytes")
     seen = held / rows
-    if held is pool.interval and facts.cell is not None and facts.cell.with_unit("bytes").meets(seen) and not facts.whole("swa_max_total_num_tokens"):
+    if (
+        held is pool.interval
+        and facts.cell is not None
+        and facts.cell.with_unit("bytes").meets(seen)
+        and not facts.whole("swa_max_total_num_tokens")
+    ):
         return facts.cell
     return seen
 
@@ -108,7 +113,10 @@ def with_fp8(facts: Facts) -> Lever | None:
         return None
     try:
         costs = [
-            (size(inputs.geometry, inputs.arguments, release), size(inputs.geometry, replace(inputs.arguments, kv_cache_dtype=_FP8), release))
+            (
+                size(inputs.geometry, inputs.arguments, release),
+                size(inputs.geometry, replace(inputs.arguments, kv_cache_dtype=_FP8), release),
+            )
             for release in inputs.candidates()
         ]
     except CannotSizeError:

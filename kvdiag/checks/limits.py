@@ -46,7 +46,7 @@ def _plain(interval: Interval | None) -> Any:
     if interval is None:
         return None
     if interval.is_exact:
-        return int(interval.low) if interval.low.denominator == 1 else round(float(interval.low), 4)
+        return int(interval.low) if interval.low.denominator == 1 else float(interval.low)
     return interval.to_dict()
 
 

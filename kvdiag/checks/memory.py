@@ -9,7 +9,14 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Number, Start
 
-FREE = ("pre_model_load_memory", "available_gpu_memory", "memory_after_pool", "memory_before_graphs", "memory_after_graphs", "memory_after_start")
+FREE = (
+    "pre_model_load_memory",
+    "available_gpu_memory",
+    "memory_after_pool",
+    "memory_before_graphs",
+    "memory_after_graphs",
+    "memory_after_start",
+)
 """Names of numbers that are readings of free memory."""
 
 INDEX_BYTES = 4

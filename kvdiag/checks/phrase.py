@@ -59,7 +59,7 @@ def show(value: Any, word: str) -> str:
     if not isinstance(value, Interval):
         return _figure(float(value) / divisor, decimals) + unit
     low, high = (float(bound / Fraction(divisor)) for bound in (value.low, value.high))
-    if high - low <= 5 * 10**-decimals:
+    if high - low <= (5 * 10**-decimals if decimals else 0.5):
         return _figure((low + high) / 2, decimals) + unit
     return f"{_figure(low, decimals)} to {_figure(high, decimals)}{unit}"
 

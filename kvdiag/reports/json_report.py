@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
+from kvdiag.checks.memory import Ledger
 from kvdiag.quantity import Interval
 from kvdiag.reports.safe import safe
 from kvdiag.starts import Number
@@ -60,7 +61,7 @@ def _start(item: StartDiagnosis) -> dict[str, Any]:
         "numbers": [_number(number) for number in start.numbers],
         "checks": [_check(check) for check in item.checks],
         "limits": _limits(item),
-        "memory": [],
+        "memory": [part for ledger in item.memory for part in _memory(ledger)],
         "findings": [_finding(finding) for finding in item.findings],
     }
 
@@ -122,6 +123,11 @@ def _limits(item: StartDiagnosis) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _memory(ledger: Ledger) -> list[dict[str, Any]]:
+    """The parts of one rank's memory: they add up to what was free before loading."""
+    return [{"part": part.part, **part.interval.to_dict(), "rank": ledger.rank or None} for part in ledger.parts]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

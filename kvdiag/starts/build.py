@@ -14,7 +14,17 @@ from kvdiag.starts.loose import SGLANG_KINDS
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
-from kvdiag.starts.tables import ARGUMENT_NUMBERS, BEFORE_THE_DUMP, EVENTS, NUMBERS, ONCE_A_REPLICA, RESTATED, STATE_PARTS, UNITS
+from kvdiag.starts.tables import (
+    ARGUMENT_NUMBERS,
+    BEFORE_THE_DUMP,
+    EVENTS,
+    NUMBERS,
+    ONCE_A_RANK,
+    ONCE_A_REPLICA,
+    RESTATED,
+    STATE_PARTS,
+    UNITS,
+)
 
 _BATCHES = {"prefill-batch", "decode-batch"}
 _WITH_ROLE = {"weight-load-begin", "weight-load-end", "memory-pool-end", *RESTATED}
@@ -47,7 +57,7 @@ class StartBuilder:
         start = self.start
         ranks = any(progress != Progress() for progress in self.ranks.values())
         begun = start.server_args or start.numbers or start.batches or ranks or self.dead
-        return not begun and all(event.kind in BEFORE_THE_DUMP for event in start.events)
+        return not begun and all(event.kind in BEFORE_THE_DUMP for event in start.events if event.record.family)
 
     @property
     def serving(self) -> bool:
@@ -87,6 +97,9 @@ class StartBuilder:
     def event(self, kind: str, record: Record, path: int) -> None:
         """Every rank prints the same event: those of the rank that was first are counted, of each replica where it differs."""
         rank = str(record.rank)
+        if kind in ONCE_A_RANK:
+            self.start.events.append(Event(kind, record, path))
+            return
         key = (kind, record.rank.get("DP") if kind in ONCE_A_REPLICA else None)
         if self._counted.setdefault(key, rank) == rank:
             self.start.events.append(Event(kind, record, path))

@@ -16,6 +16,7 @@ _OPENINGS = {
 }
 """Beginnings of SGLang's own errors that stay certain when the rest of the text is cut off or reworded."""
 
+_OPENED = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): )?({'|'.join(map(re.escape, _OPENINGS))})")
 _CAPTURING = re.compile(r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem=")
 
 SGLANG_KINDS = frozenset(_OPENINGS.values())
@@ -29,9 +30,9 @@ def loose_kind(record: Record) -> str:
     progress line of graph capture.
     """
     text = record.message[:4000]
-    for opening, kind in _OPENINGS.items():
-        if opening in text[:200]:
-            return kind
+    told = _OPENED.match(text)
+    if told:
+        return _OPENINGS[told[1]]
     if any(mark in text for mark in _OUT_OF_MEMORY) and not record.prefixed:
         return "out_of_memory"
     if "avail_mem=" in text and _CAPTURING.search(text):

@@ -23,6 +23,10 @@ _BOOKS = (
 """The name of a capacity in the self-check's line, and of what must add up to it."""
 
 
+_TOLD_APART = ("token_to_kv_pool_allocator.available_size()", "available_token_size")
+"""Where one of these stands beside it, ``available_size`` is free and evictable tokens together."""
+
+
 def _balance(event: Event) -> int | None:
     """Free tokens less what the pool has, as the self-check prints them: above zero, more is free than exists."""
     record = event.record
@@ -30,6 +34,8 @@ def _balance(event: Event) -> int | None:
         whole = record.number(total)
         found = [record.number(part) for part in parts]
         if isinstance(whole, int) and isinstance(found[0], int):
+            if any(name in record.values for name in _TOLD_APART):
+                found = [found[0], *found[2:]]
             return sum(int(part) for part in found if part is not None) - whole
     return None
 

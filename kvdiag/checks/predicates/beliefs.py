@@ -25,9 +25,14 @@ def fraction_of_the_rest(facts: Facts, at: At) -> Iterator[Hit]:
     if budget.low <= 0 or believed.low < budget.high * Fraction(str(at["apart"])):
         return
     values = {
-        "fraction": fraction, "available": available, "total": total, "believed": believed, "budget": budget,
-        "pool": pool.interval, "outside": total * (1 - Fraction(str(fraction))),
-    }  # fmt: skip
+        "fraction": fraction,
+        "available": available,
+        "total": total,
+        "believed": believed,
+        "budget": budget,
+        "pool": pool.interval,
+        "outside": total * (1 - Fraction(str(fraction))),
+    }
     yield Hit(facts.lines(facts.number("available_gpu_memory"), pool), values)
 
 
@@ -43,13 +48,18 @@ def proportional(facts: Facts, at: At) -> Iterator[Hit]:
     if max(believed, float(really)) < min(believed, float(really)) * at["apart"]:
         return
     values = {
-        "fraction": fraction, "other": other, "now": lever.now, "believed": believed, "really": lever.tokens,
-        "factor": lever.tokens / lever.now, "expected": other / fraction,
+        "fraction": fraction,
+        "other": other,
+        "now": lever.now,
+        "believed": believed,
+        "really": lever.tokens,
+        "factor": lever.tokens / lever.now,
+        "expected": other / fraction,
         "three": three.tokens if (three := with_fraction(facts, Fraction(str(fraction)) - Fraction(3, 100))) else None,
         "lower": float(Fraction(str(fraction)) - Fraction(3, 100)),
         "higher": three.tokens if (three := with_fraction(facts, Fraction(str(fraction)) + Fraction(3, 100))) else None,
         "above": float(Fraction(str(fraction)) + Fraction(3, 100)),
-    }  # fmt: skip
+    }
     yield Hit(facts.lines(facts.number("max_total_num_tokens"), facts.number("available_gpu_memory")), values)
 
 
@@ -70,7 +80,13 @@ def cap_limits_pool(facts: Facts, at: At) -> Iterator[Hit]:
     if not waiting or not any(b.usage is not None and b.usage.high >= at["usage"] for b in waiting):
         return
     running = [b.running for b in waiting if b.running]
-    values = {"cap": cap, "least": min(running), "most": max(running), "queued": max(b.queued or 0 for b in waiting), "tokens": tokens}
+    values = {
+        "cap": cap,
+        "least": min(running),
+        "most": max(running),
+        "queued": max(b.queued or 0 for b in waiting),
+        "tokens": tokens,
+    }
     yield Hit(tuple(b.line for b in waiting[:4]), values)
 
 
@@ -79,9 +95,24 @@ def cost_of_a_token(facts: Facts, at: At) -> Iterator[Hit]:
     cell, pool, tokens, free = facts.cell, facts.pool_bytes, facts.tokens, facts.free_at_end
     if cell is None or pool is None or pool.interval is None or not tokens or facts.inputs.on_shared_memory:
         return
-    if facts.geometry_is_unknown or cell.low < at["least"] or free is None or free.interval is None or facts.limits.binding == "max_total_tokens":
+    if (
+        facts.geometry_is_unknown
+        or cell.low < at["least"]
+        or free is None
+        or free.interval is None
+        or facts.limits.binding == "max_total_tokens"
+    ):
         return
     if pool.interval.low < at["least_gib"] * GIB:
         return
     mixed = (pool.interval + free.interval) / tokens
-    yield Hit(facts.lines(pool, facts.number("max_total_num_tokens")), {"cell": cell, "pool": pool.interval, "tokens": tokens, "mixed": mixed.with_unit("bytes"), "both": pool.interval + free.interval})
+    yield Hit(
+        facts.lines(pool, facts.number("max_total_num_tokens")),
+        {
+            "cell": cell,
+            "pool": pool.interval,
+            "tokens": tokens,
+            "mixed": mixed.with_unit("bytes"),
+            "both": pool.interval + free.interval,
+        },
+    )

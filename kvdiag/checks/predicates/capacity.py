@@ -30,12 +30,15 @@ def below_context(facts: Facts, at: At) -> Iterator[Hit]:
     if tokens is None or not context or tokens.high >= context or _is_refused(facts):
         return
     capacity = facts.number("max_total_num_tokens") or facts.number("pool_tokens")
-    needed = context * facts.cell if facts.cell is not None else None
+    needed = facts.cell * context if facts.cell is not None else None
     lines = facts.lines(capacity, facts.number("context_len")) + (event_lines([event]) if event else ())
     values = {
-        "tokens": tokens, "context": context, "largest": _largest(facts), "share": tokens / context,
+        "tokens": tokens,
+        "context": context,
+        "largest": _largest(facts),
+        "share": tokens / context,
         "needed": needed.with_unit("bytes") if needed else None,
-    }  # fmt: skip
+    }
     gain = most_fraction(facts)
     fits = gain is not None and gain.tokens.low >= context
     if gain is not None and fits:
@@ -59,12 +62,15 @@ def input_refused(facts: Facts, at: At) -> Iterator[Hit]:
             continue
         cell = facts.cell or _cell(facts)
         values = {
-            "asked": asked, "limit": limit, "pool": pool, "context": context,
+            "asked": asked,
+            "limit": limit,
+            "pool": pool,
+            "context": context,
             "share": pool / context if context else None,
             "pool_bytes": (pool * cell).with_unit("bytes") if cell else None,
             "needed": (cell * (asked + 6)).with_unit("bytes") if cell and asked else None,
             "count": len(facts.events("input_too_long")),
-        }  # fmt: skip
+        }
         yield Hit(event_lines(facts.events("input_too_long"), 3), values)
         return
 
@@ -128,9 +134,14 @@ def full_requests(facts: Facts, at: At) -> Iterator[Hit]:
         return
     free = facts.free_at_end
     values = {
-        "tokens": tokens, "context": context, "cap": cap, "full": tokens / context, "mean": tokens // cap,
-        "asked": cap * context, "free": free.interval if free and free.name == "memory_after_start" else None,
-    }  # fmt: skip
+        "tokens": tokens,
+        "context": context,
+        "cap": cap,
+        "full": tokens / context,
+        "mean": tokens // cap,
+        "asked": cap * context,
+        "free": free.interval if free and free.name == "memory_after_start" else None,
+    }
     yield Hit(facts.lines(facts.number("max_total_num_tokens"), facts.number("max_running_requests")), values)
 
 
@@ -145,10 +156,16 @@ def never_filled(facts: Facts, at: At) -> Iterator[Hit]:
     radix = not facts.arg("disable_radix_cache") if facts.start.server_args else None
     cell = facts.cell
     values = {
-        "tokens": tokens, "context": context, "cap": cap, "live": live, "share": live / tokens,
+        "tokens": tokens,
+        "context": context,
+        "cap": cap,
+        "live": live,
+        "share": live / tokens,
         "never": (cell * (tokens - live)).with_unit("bytes") if cell else None,
-        "off": "" if radix is False else None, "on": "" if radix else None, "unknown": "" if radix is None else None,
-    }  # fmt: skip
+        "off": "" if radix is False else None,
+        "on": "" if radix else None,
+        "unknown": "" if radix is None else None,
+    }
     lines = facts.lines(facts.number("max_total_num_tokens"), facts.number("max_running_requests"))
     yield Hit(lines, values, level="warning" if radix is False else "note")
 
@@ -175,7 +192,11 @@ def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
 def _is_last(facts: Facts) -> bool:
     """Whether the reading stands at the end of start-up: after graphs, or in the capacity line, of a start that lives."""
     free = facts.free_at_end
-    return free is not None and free.name in ("memory_after_start", "memory_after_graphs") and not facts.events("crash", "graph_capture_failed")
+    return (
+        free is not None
+        and free.name in ("memory_after_start", "memory_after_graphs")
+        and not facts.events("crash", "graph_capture_failed")
+    )
 
 
 def _used_after_pools(facts: Facts) -> Interval | None:
@@ -195,15 +216,15 @@ def little_headroom(facts: Facts, at: At) -> Iterator[Hit]:
     free = facts.free_at_end
     if free is None or free.interval is None or facts.inputs.on_shared_memory or facts.events("crash"):
         return
-    if free.name not in ("memory_after_start", "memory_after_graphs") and not facts.events("capturing", "ready"):
+    if free.name not in ("memory_after_start", "memory_after_graphs") and not (facts.captures or facts.events("ready")):
         return
     left = free.interval
-    for event in facts.events("capturing"):
+    for event in facts.captures:
         printed = progress_free(event.record.message)
         if printed is not None and printed.low < left.low:
             left = printed
     if left.high < at["least_gib"] * GIB:
-        progress = event_lines(facts.events("capturing")[-1:]) if left is not free.interval else ()
+        progress = event_lines(facts.captures[-1:]) if left is not free.interval else ()
         yield Hit(tuple(dict.fromkeys((*facts.lines(free), *progress))), {"free": left, "fraction": facts.fraction})
 
 
@@ -215,10 +236,19 @@ def request_table(facts: Facts, at: At) -> Iterator[Hit]:
     values: dict[str, Any] = {"table": table, "context": facts.context, "rows": facts.cap}
     if after is not None and after.interval is not None and pool is not None and pool.interval is not None:
         before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
-        state = sum((n.interval.low for n in facts.start.numbers if n.name == "state_pool_bytes" and n.rank == after.rank and n.interval), Fraction(0))
+        state = sum(
+            (n.interval.low for n in facts.start.numbers if n.name == "state_pool_bytes" and n.rank == after.rank and n.interval),
+            Fraction(0),
+        )
         if before is not None and pool.rank == after.rank:
             values["gap"] = before - pool.interval - after.interval - Interval.of(state, unit="bytes")
-    level = "warning" if table.low >= at["warn_gib"] * GIB and facts.arg("max_running_requests") is None and (facts.total is None or table.low > facts.total.high / 50) else "note"
+    level = (
+        "warning"
+        if table.low >= at["warn_gib"] * GIB
+        and facts.arg("max_running_requests") is None
+        and (facts.total is None or table.low > facts.total.high / 50)
+        else "note"
+    )
     yield Hit(facts.lines(after, facts.number("context_len"), facts.number("max_running_requests")), values, level=level)
 
 
@@ -229,7 +259,13 @@ def unexplained_gap(facts: Facts, at: At) -> Iterator[Hit]:
     for after in facts.start.find("memory_after_pool", role="target")[:1]:
         pool = facts.start.first("kv_pool_bytes", rank=after.rank, role="target")
         before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
-        if pool is None or pool.interval is None or before is None or after.interval is None or facts.start.find("max_mamba_cache_size"):
+        if (
+            pool is None
+            or pool.interval is None
+            or before is None
+            or after.interval is None
+            or facts.start.find("max_mamba_cache_size")
+        ):
             return
         gap = before - pool.interval - after.interval
         table = facts.request_table
@@ -252,9 +288,14 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
     rounded = cap - facts.tokens if isinstance(cap, int) and cap != facts.tokens else None
     free = facts.free_at_end.interval if facts.free_at_end and not facts.inputs.on_shared_memory else None
     values = {
-        "tokens": facts.tokens, "cap": cap, "profiled": larger, "share": 1 - facts.tokens / larger if larger else None,
-        "rounded": rounded, "page": page if rounded else None, "free": free,
-    }  # fmt: skip
+        "tokens": facts.tokens,
+        "cap": cap,
+        "profiled": larger,
+        "share": 1 - facts.tokens / larger if larger else None,
+        "rounded": rounded,
+        "page": page if rounded else None,
+        "free": free,
+    }
     lines = facts.lines(facts.number("max_total_num_tokens") or facts.number("pool_tokens"), *sized[-1:], *sized[:1])
     yield Hit(lines, values)
 
@@ -276,8 +317,11 @@ def small_pool(facts: Facts, at: At) -> Iterator[Hit]:
     if facts.context is not None or not facts.activity.decode:
         return
     held = facts.activity.tokens_per_request
-    values = {"tokens": tokens, "running": max((b.running or 0 for b in facts.activity.decode), default=None),
-              "each": max(held) if held else None}  # fmt: skip
+    values = {
+        "tokens": tokens,
+        "running": max((b.running or 0 for b in facts.activity.decode), default=None),
+        "each": max(held) if held else None,
+    }
     yield Hit(facts.activity.capacity_lines, values)
 
 
@@ -315,16 +359,13 @@ def page_rounding(facts: Facts, at: At) -> Iterator[Hit]:
 
 
 def replicas_on_one_card(facts: Facts, at: At) -> Iterator[Hit]:
-    """Pools of different sizes were made one after another where one server makes one."""
-    pools: dict[str, list[Any]] = {}
-    for number in facts.start.find("pool_tokens"):
-        pools.setdefault(number.rank, []).append(number)
-    for found in pools.values():
-        sizes = [n.value for n in found]
-        if len(found) < at["pools"] or len(set(sizes)) < at["pools"] or facts.start.find("swa_max_total_num_tokens"):
-            continue
-        yield Hit(facts.lines(*found), {"count": len(found), "sizes": ", ".join(f"{size:,}" for size in sizes)})
+    """Pools of different sizes follow each other where one server makes one."""
+    if not facts.siblings or facts.start is not facts.siblings[0]:
         return
+    bare = [start for start in facts.siblings if not start.server_args and start.first("pool_tokens")]
+    found = [number for start in bare if (number := start.first("pool_tokens")) is not None]
+    if len(found) >= at["pools"] and len({number.value for number in found}) >= at["pools"]:
+        yield Hit(facts.lines(*found), {"count": len(found), "sizes": ", ".join(f"{number.value:,}" for number in found)})
 
 
 def fp8_cache(facts: Facts, at: At) -> Iterator[Hit]:

@@ -53,7 +53,7 @@ def _phase(facts: Facts, event: Event) -> str:
     served = min([b.line for b in facts.activity.batches] + list(event_lines(facts.events("ready"))), default=float("inf"))
     if line > served:
         return "serving"
-    if event.kind == "graph_capture_failed" or any(e.record.line.number < line for e in facts.events("capturing")):
+    if event.kind == "graph_capture_failed" or any(e.record.line.number < line for e in facts.captures):
         return "capture"
     if _first_line(facts, "memory_before_graphs", "memory_after_pool") < line:
         return "capture"
@@ -102,22 +102,22 @@ def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
     if _ooms(facts) or _is_up(facts):
         return
     failed = facts.events("graph_capture_failed")
-    began = facts.start.find("memory_before_graphs") or facts.events("capturing")
+    began = facts.start.find("memory_before_graphs") or facts.captures
     died = facts.events("crash", "exception")
     if not failed and not (began and died):
         return
-    if not failed and facts.start.find("memory_after_graphs") and not facts.events("capturing"):
+    if not failed and facts.start.find("memory_after_graphs") and not facts.captures:
         return
-    begin = min(_first_line(facts, "memory_before_graphs"), *(e.record.line.number for e in facts.events("capturing")), float("inf"))
+    begin = min(_first_line(facts, "memory_before_graphs"), *(e.record.line.number for e in facts.captures), float("inf"))
     named = [e for e in facts.events("exception") if not failed or e.record.line.number != failed[0].record.line.number]
     named = [e for e in named if "apture" not in e.record.message and (failed or e.record.line.number > begin)]
     lines = event_lines([*failed, *named, *([] if failed else died)], 4)
     if not failed and (not died or died[-1].record.line.number < begin):
         return
-    yield Hit(lines, {"exception": _named(named, facts), "free": _free_at_capture(facts), "compile": _compile(facts, failed)})
+    yield Hit(lines, {"exception": _named(named), "free": _free_at_capture(facts), "compile": _compile(facts, failed)})
 
 
-def _named(events: list[Event], facts: Facts) -> str | None:
+def _named(events: list[Event]) -> str | None:
     return events[0].record.message.strip()[:200] if events else None
 
 
@@ -125,7 +125,6 @@ def _compile(facts: Facts, failed: list[Event]) -> str | None:
     if facts.arg("enable_torch_compile") is False:
         return None
     return "--enable-torch-compile" if facts.arg("enable_torch_compile") or failed else None
-
 
 
 def progress_free(text: str) -> Interval | None:
@@ -136,7 +135,7 @@ def progress_free(text: str) -> Interval | None:
 
 def _free_at_capture(facts: Facts) -> Interval | None:
     """The last free memory printed while capturing."""
-    for event in reversed(facts.events("capturing")):
+    for event in reversed(facts.captures):
         free = progress_free(event.record.message)
         if free is not None:
             return free
@@ -180,10 +179,13 @@ def host_memory(facts: Facts, at: At) -> Iterator[Hit]:
         usable = free - reserve
         ranks = (facts.arg("tp_size") or 0) if facts.start.server_args else 0
         values = {
-            "asked": asked, "free": free, "reserve": reserve, "usable": usable,
+            "asked": asked,
+            "free": free,
+            "reserve": reserve,
+            "usable": usable,
             "size": int(usable.low / 10**9) if usable.low > 0 else 0,
             "ranks": ranks if ranks > 1 else None,
-        }  # fmt: skip
+        }
         yield Hit(event_lines([event]), values)
         return
 
@@ -194,7 +196,10 @@ def unbalanced(facts: Facts, at: At) -> Iterator[Hit]:
         smallest = event.record.interval("min_per_gpu_memory") or event.record.interval("pre_model_load_memory")
         here = event.record.interval("local_gpu_memory")
         apart = 1 - smallest.low / here.high if smallest and here and here.low > 0 else None
-        yield Hit(event_lines([event]), {"smallest": smallest, "here": here, "apart": apart, "idle": here - smallest if smallest and here else None})
+        yield Hit(
+            event_lines([event]),
+            {"smallest": smallest, "here": here, "apart": apart, "idle": here - smallest if smallest and here else None},
+        )
         return
 
 
@@ -220,7 +225,7 @@ def start_failed(facts: Facts, at: At) -> Iterator[Hit]:
     if _is_up(facts) or not died or not _start_seen(facts) or _ooms(facts):
         return
     named = [e for e in facts.events("exception") if "KeyboardInterrupt" not in e.record.message]
-    reason = _named(named[-1:], facts) or (facts.last_exception[:200] or None)
+    reason = _named(named[-1:]) or (facts.last_exception[:200] or None)
     yield Hit(event_lines([*named[-1:], *facts.events("crash")[:1]]), {"exception": reason, "free": _free_now(facts)})
 
 
@@ -234,5 +239,5 @@ def died_serving(facts: Facts, at: At) -> Iterator[Hit]:
     died = facts.events("crash")
     if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts)):
         return
-    named = [e for e in facts.events("exception")]
-    yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": _named(named[-1:], facts)})
+    named = facts.events("exception")
+    yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": _named(named[-1:])})

@@ -17,10 +17,15 @@ def disagreement(facts: Facts, at: At) -> Iterator[Hit]:
         assert check.observed is not None
         assert check.recomputed is not None
         values = {
-            "name": check.name, "low": plain(check.observed.low), "high": plain(check.observed.high), "unit": check.observed.unit,
-            "from": plain(check.recomputed.low), "to": plain(check.recomputed.high), "formula": check.formula,
+            "name": check.name,
+            "low": plain(check.observed.low),
+            "high": plain(check.observed.high),
+            "unit": check.observed.unit,
+            "from": plain(check.recomputed.low),
+            "to": plain(check.recomputed.high),
+            "formula": check.formula,
             "rank": f" of {check.rank}" if check.rank else "",
-        }  # fmt: skip
+        }
         yield Hit(check.lines, values)
 
 
@@ -31,7 +36,7 @@ def plain(value: object) -> str:
 
 def _roots(checks: tuple[Check, ...]) -> list[Check]:
     """The disagreements, less those that only repeat another: each number once, and what the capacity implies not again."""
-    found = {}
+    found: dict[object, Check] = {}
     for check in checks:
         if check.verdict == "disagree":
             found.setdefault((check.name, check.role, check.observed), check)
@@ -82,7 +87,9 @@ def mixed_cache(facts: Facts, at: At) -> Iterator[Hit]:
         if geometry is None and not _is_quantised(record.values["dtype"].text if "dtype" in record.values else ""):
             continue
         dtype = record.values["dtype"].text if "dtype" in record.values else None
-        yield Hit((record.line.number,), {"keys": keys, "values": values, "ratio": ratio, "dtype": dtype, "share": 1 / ratio.high})
+        yield Hit(
+            (record.line.number,), {"keys": keys, "values": values, "ratio": ratio, "dtype": dtype, "share": 1 / ratio.high}
+        )
         return
 
 
@@ -93,10 +100,19 @@ def _is_quantised(dtype: str) -> bool:
 def replicated_latent(facts: Facts, at: At) -> Iterator[Hit]:
     """A latent cache is kept whole on every tensor-parallel rank."""
     geometry, ranks = facts.inputs.geometry, facts.inputs.arguments.attention_tp_size
-    if geometry is None or geometry.attention not in ("mla", "dsa") or not facts.start.server_args or ranks < at["ranks"] or not facts.tokens:
+    if (
+        geometry is None
+        or geometry.attention not in ("mla", "dsa")
+        or not facts.start.server_args
+        or ranks < at["ranks"]
+        or not facts.tokens
+    ):
         return
     pool = facts.pool_bytes
-    yield Hit(facts.lines(pool), {"ranks": ranks, "tokens": facts.tokens, "pool": pool.interval if pool else None, "dp": facts.tokens * ranks})
+    yield Hit(
+        facts.lines(pool),
+        {"ranks": ranks, "tokens": facts.tokens, "pool": pool.interval if pool else None, "dp": facts.tokens * ranks},
+    )
 
 
 def default_fraction(facts: Facts, at: At) -> Iterator[Hit]:

@@ -37,7 +37,15 @@ def uneven_memory(facts: Facts, at: At) -> Iterator[Hit]:
         gap = most.interval - least.interval
         if gap.low < at["gap_gib"] * GIB:
             continue
-        values = {"least": least.rank, "most": most.rank, "gap": gap, "low": least.interval, "high": most.interval, "when": _WHEN[name], "other": "" if name == "pre_model_load_memory" else None}
+        values = {
+            "least": least.rank,
+            "most": most.rank,
+            "gap": gap,
+            "low": least.interval,
+            "high": most.interval,
+            "when": _WHEN[name],
+            "other": "" if name == "pre_model_load_memory" else None,
+        }
         yield Hit(facts.lines(least, most), values, level="warning" if gap.low >= at["warn_gib"] * GIB else "note")
         return
 
@@ -61,8 +69,12 @@ def uneven_load(facts: Facts, at: At) -> Iterator[Hit]:
     queued = {rank: sum(b.queued or 0 for b in lines) / len(lines) for rank, lines in by_rank.items()}
     running = {rank: sum(b.running or 0 for b in lines) / len(lines) for rank, lines in by_rank.items()}
     busy, idle = max(queued, key=lambda r: queued[r]), min(running, key=lambda r: running[r])
-    if busy == idle or queued[busy] < at["queued"] or queued[idle] >= at["queued"] / 2 or running[idle] * at["times"] > running[busy]:
+    if (
+        busy == idle
+        or queued[busy] < at["queued"]
+        or queued[idle] >= at["queued"] / 2
+        or running[idle] * at["times"] > running[busy]
+    ):
         return
     values = {"busy": busy, "idle": idle, "queued": queued[busy], "busy_running": running[busy], "idle_running": running[idle]}
     yield Hit((by_rank[busy][0].line, by_rank[idle][0].line), values)
-

@@ -39,11 +39,17 @@ def retractions(facts: Facts, at: At) -> Iterator[Hit]:
     running = max((b.running or 0 for b in facts.activity.decode), default=0)
     seconds = _span(found)
     values: dict[str, Any] = {
-        "events": len(found), "requests": sum(r.requests for r in found), "seconds": seconds if seconds else None,
-        "gained": Interval.of(min(gained), max(gained), "tokens") if gained else None, "running": running or None,
-        "each": max(held) if held else None, "tokens": facts.pool_tokens,
-        "before": found[0].ratio_before, "after": found[0].ratio_after, "s": "s" if len(found) > 1 else "",
-    }  # fmt: skip
+        "events": len(found),
+        "requests": sum(r.requests for r in found),
+        "seconds": seconds if seconds else None,
+        "gained": Interval.of(min(gained), max(gained), "tokens") if gained else None,
+        "running": running or None,
+        "each": max(held) if held else None,
+        "tokens": facts.pool_tokens,
+        "before": found[0].ratio_before,
+        "after": found[0].ratio_after,
+        "s": "s" if len(found) > 1 else "",
+    }
     pool = facts.pool_tokens
     if pool is not None and held and running:
         fits = int(pool.low / max(held) * at["room"])
@@ -58,7 +64,11 @@ def _span(found: list[Retraction]) -> float | None:
 
 def saw_tooth(facts: Facts, at: At) -> Iterator[Hit]:
     """new_token_ratio jumps at every retraction and decays until the next one."""
-    ratios = [(r.ratio_before, r.ratio_after) for r in facts.activity.retractions if r.ratio_before is not None and r.ratio_after is not None]
+    ratios = [
+        (r.ratio_before, r.ratio_after)
+        for r in facts.activity.retractions
+        if r.ratio_before is not None and r.ratio_after is not None
+    ]
     jumps = [after - before for before, after in ratios if after > before]
     fell = [earlier[1] - later[0] for earlier, later in pairwise(ratios) if earlier[1] > later[0]]
     if len(jumps) < at["jumps"] or len(fell) < at["jumps"] - 1:
@@ -82,12 +92,20 @@ def pool_bound(facts: Facts, at: At) -> Iterator[Hit]:
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
     running, queued = [b.running or 0 for b in found], [b.queued or 0 for b in found]
     usages = [b.usage for b in found if b.usage is not None]
-    pool = facts.pool_tokens
+    pool, each = facts.pool_tokens, _mean(held)
     values: dict[str, Any] = {
-        "lines": len(found), "share": _share(facts, found), "least": min(running), "most": max(running), "queued": max(queued),
-        "low": min((u.low + u.high) / 2 for u in usages), "high": max((u.low + u.high) / 2 for u in usages),
-        "each": _mean(held), "cap": facts.cap, "tokens": pool, "holds": int(pool.low / _mean(held)) if pool and held and _mean(held) else None,
-    }  # fmt: skip
+        "lines": len(found),
+        "share": _share(facts, found),
+        "least": min(running),
+        "most": max(running),
+        "queued": max(queued),
+        "low": min((u.low + u.high) / 2 for u in usages),
+        "high": max((u.low + u.high) / 2 for u in usages),
+        "each": each,
+        "cap": facts.cap,
+        "tokens": pool,
+        "holds": int(float(pool.low) / each) if pool and each else None,
+    }
     yield Hit(tuple(b.line for b in found[:6]), values)
 
 
@@ -100,9 +118,12 @@ def held_by_running(facts: Facts, at: At) -> Iterator[Hit]:
         return
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
     values = {
-        "usage": found[-1].usage, "least": min(b.running or 0 for b in found), "most": max(b.running or 0 for b in found),
-        "each": _mean(held), "tokens": facts.pool_tokens,
-    }  # fmt: skip
+        "usage": found[-1].usage,
+        "least": min(b.running or 0 for b in found),
+        "most": max(b.running or 0 for b in found),
+        "each": _mean(held),
+        "tokens": facts.pool_tokens,
+    }
     yield Hit(tuple(b.line for b in found[:4]), values)
 
 
@@ -115,10 +136,15 @@ def cap_bound(facts: Facts, at: At) -> Iterator[Hit]:
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
     pool = facts.pool_tokens
     values: dict[str, Any] = {
-        "cap": facts.cap, "usage": usage, "queued": max(b.queued or 0 for b in found), "lines": len(found), "share": _share(facts, found),
-        "each": max(held) if held else None, "holds": int(pool.low / max(held)) if pool and held else None,
+        "cap": facts.cap,
+        "usage": usage,
+        "queued": max(b.queued or 0 for b in found),
+        "lines": len(found),
+        "share": _share(facts, found),
+        "each": max(held) if held else None,
+        "holds": int(pool.low / max(held)) if pool and held else None,
         "states": facts.whole("max_mamba_cache_size"),
-    }  # fmt: skip
+    }
     yield Hit(tuple(b.line for b in found[:6]), values)
 
 
@@ -126,7 +152,11 @@ def near_the_cap(facts: Facts, at: At) -> Iterator[Hit]:
     """Many requests run at low usage and the cap is not in the log: the count, not KV, is near its limit."""
     if facts.cap is not None or any(b.queued is not None for b in facts.activity.batches):
         return
-    found = [b for b in facts.activity.batches if b.running and b.running >= at["running"] and b.usage is not None and b.usage.high < at["usage"]]
+    found = [
+        b
+        for b in facts.activity.batches
+        if b.running and b.running >= at["running"] and b.usage is not None and b.usage.high < at["usage"]
+    ]
     if found:
         most = max(found, key=lambda b: b.running or 0)
         yield Hit((most.line,), {"running": most.running, "usage": most.usage})
@@ -134,17 +164,26 @@ def near_the_cap(facts: Facts, at: At) -> Iterator[Hit]:
 
 def conservative(facts: Facts, at: At) -> Iterator[Hit]:
     """Requests waited with room in the pool and below the cap: the admission reserve held them back."""
-    found = [b for b in _bound(facts, "admission_reserve") if b.usage is not None and b.usage.high < at["usage"] and (b.running or 0) > 0]
+    found = [
+        b
+        for b in _bound(facts, "admission_reserve")
+        if b.usage is not None and b.usage.high < at["usage"] and (b.running or 0) > 0
+    ]
     if len(found) < at["lines"] or _share(facts, found) < at["share"] or facts.activity.retractions:
         return
     if _is_prefill_busy(facts) or facts.cap is None:
         return
     usage = [b.usage for b in found if b.usage is not None]
     values = {
-        "lines": len(found), "share": _share(facts, found), "queued": max(b.queued or 0 for b in found), "cap": facts.cap,
-        "running": max(b.running or 0 for b in found), "low": min(u.low for u in usage), "high": max(u.high for u in usage),
+        "lines": len(found),
+        "share": _share(facts, found),
+        "queued": max(b.queued or 0 for b in found),
+        "cap": facts.cap,
+        "running": max(b.running or 0 for b in found),
+        "low": min(u.low for u in usage),
+        "high": max(u.high for u in usage),
         "conservativeness": facts.arg("schedule_conservativeness"),
-    }  # fmt: skip
+    }
     yield Hit(tuple(b.line for b in found[:6]), values)
 
 
@@ -166,10 +205,13 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
     if pending and max(pending) < max(new) * at["behind"]:
         return
     values: dict[str, Any] = {
-        "queued": max(b.queued or 0 for b in waits), "running": max((b.running or 0 for b in waits), default=None), "new": max(new),
-        "pending": max(pending) if pending else None, "batches": max(pending) // max(new) if pending else None,
+        "queued": max(b.queued or 0 for b in waits),
+        "running": max((b.running or 0 for b in waits), default=None),
+        "new": max(new),
+        "pending": max(pending) if pending else None,
+        "batches": max(pending) // max(new) if pending else None,
         "chunk": facts.whole("chunked_prefill_size"),
-    }  # fmt: skip
+    }
     if not pending and facts.cap is not None and (values["running"] or 0) >= facts.cap:
         return
     yield Hit(tuple(b.line for b in waits[:6]), values)
@@ -217,7 +259,11 @@ def leak(facts: Facts, at: At) -> Iterator[Hit]:
     found = _idle_and_full(facts, at["usage"])
     if found:
         last = found[-1]
-        values = {"usage": last.usage, "new": last.new_tokens, "hierarchical": "" if facts.arg("enable_hierarchical_cache") else None}
+        values = {
+            "usage": last.usage,
+            "new": last.new_tokens,
+            "hierarchical": "" if facts.arg("enable_hierarchical_cache") else None,
+        }
         yield Hit(tuple(b.line for b in found[:4]), values)
 
 
@@ -225,13 +271,19 @@ def dead_prefix_cache(facts: Facts, at: At) -> Iterator[Hit]:
     """Prompts that must repeat, or many long ones, and next to nothing found in the prefix cache."""
     if facts.arg("disable_radix_cache"):
         return
-    prompts = [b for b in facts.activity.prefill if (b.new_seq or 0) > 0 and (b.new_tokens or 0) + (b.cached or 0) >= at["prompt"] * (b.new_seq or 1)]
+    prompts = [
+        b
+        for b in facts.activity.prefill
+        if (b.new_seq or 0) > 0 and (b.new_tokens or 0) + (b.cached or 0) >= at["prompt"] * (b.new_seq or 1)
+    ]
     if len(prompts) < at["lines"]:
         return
     new, cached = sum(b.new_tokens or 0 for b in prompts), sum(b.cached or 0 for b in prompts)
     if new < at["tokens"] or cached > at["rate"] * (cached + new):
         return
-    yield Hit(tuple(b.line for b in prompts[:4]), {"rate": cached / (cached + new), "new": new, "cached": cached, "lines": len(prompts)})
+    yield Hit(
+        tuple(b.line for b in prompts[:4]), {"rate": cached / (cached + new), "new": new, "cached": cached, "lines": len(prompts)}
+    )
 
 
 def cache_off(facts: Facts, at: At) -> Iterator[Hit]:
@@ -301,6 +353,10 @@ def allocation_failed(facts: Facts, at: At) -> Iterator[Hit]:
 
 def transfer_bound(facts: Facts, at: At) -> Iterator[Hit]:
     """Disaggregation: requests wait for KV in transfer, not for memory or compute."""
-    found = [b for b in facts.activity.batches if (b.transferring or 0) > (b.running or 0) and not b.queued and b.usage is not None and b.usage.high < at["usage"]]
+    found = [
+        b
+        for b in facts.activity.batches
+        if (b.transferring or 0) > (b.running or 0) and not b.queued and b.usage is not None and b.usage.high < at["usage"]
+    ]
     if len(found) >= at["lines"] and len(found) >= at["share"] * len(facts.activity.batches):
         yield Hit(tuple(b.line for b in found[:4]), {"waiting": max(b.transferring or 0 for b in found), "lines": len(found)})

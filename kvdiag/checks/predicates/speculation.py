@@ -19,7 +19,10 @@ def low_acceptance(facts: Facts, at: At) -> Iterator[Hit]:
     if mean >= at["accepted"]:
         return
     drafted = facts.arg("speculative_num_draft_tokens")
-    yield Hit(tuple(b.line for b in lines[:3]), {"mean": mean, "lines": len(lines), "drafted": drafted, "steps": facts.arg("speculative_num_steps")})
+    yield Hit(
+        tuple(b.line for b in lines[:3]),
+        {"mean": mean, "lines": len(lines), "drafted": drafted, "steps": facts.arg("speculative_num_steps")},
+    )
 
 
 def draft_pool(facts: Facts, at: At) -> Iterator[Hit]:
@@ -34,8 +37,12 @@ def draft_pool(facts: Facts, at: At) -> Iterator[Hit]:
     inside = facts.since("0.5.14")
     weights = next((n for n in facts.start.find("weight_memory") if n.role == "draft"), None)
     values = {
-        "draft": pool.interval, "each": (pool.interval / rows).with_unit("bytes") if rows else None, "share": pool.interval / both,
-        "inside": "" if inside else None, "outside": "" if inside is False else None, "unknown": "" if inside is None else None,
+        "draft": pool.interval,
+        "each": (pool.interval / rows).with_unit("bytes") if rows else None,
+        "share": pool.interval / both,
+        "inside": "" if inside else None,
+        "outside": "" if inside is False else None,
+        "unknown": "" if inside is None else None,
         "weights": weights.interval if weights else None,
-    }  # fmt: skip
+    }
     yield Hit(facts.lines(target, pool), values)

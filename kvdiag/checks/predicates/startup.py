@@ -22,7 +22,12 @@ def _failures(facts: Facts) -> list[Event]:
 
 
 def _is_budget(text: str) -> bool:
-    return "leave no GPU memory" in text or "enough memory. Please" in text or "enought memory" in text or "Not enough memory" in text
+    return (
+        "leave no GPU memory" in text
+        or "enough memory. Please" in text
+        or "enought memory" in text
+        or "Not enough memory" in text
+    )
 
 
 def _fraction(facts: Facts, event: Event) -> float | None:
@@ -152,12 +157,12 @@ def below_zero(facts: Facts, at: At) -> Iterator[Hit]:
         if cell is not None:
             budget = (cell * profiled).with_unit("bytes")
             values["budget"] = budget
-            values |= _implied(facts, budget, cell)
+            values |= _implied(facts, budget)
         yield Hit(tuple(dict.fromkeys((*facts.lines(weights), *event_lines([event])))), values)
         return
 
 
-def _implied(facts: Facts, budget: Interval, cell: Interval) -> dict[str, Any]:
+def _implied(facts: Facts, budget: Interval) -> dict[str, Any]:
     total, available = facts.total, facts.available
     if total is None or available is None:
         return {}
@@ -171,7 +176,11 @@ def window_cap_takes_all(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("no_memory_for_pool"):
         if "SWA pool cap" in event.record.message:
             record = event.record
-            values = {"tokens": record.number("swa_tokens"), "held": record.interval("swa pool"), "budget": record.interval("available")}
+            values = {
+                "tokens": record.number("swa_tokens"),
+                "held": record.interval("swa pool"),
+                "budget": record.interval("available"),
+            }
             yield Hit(event_lines([event]), values)
             return
 

@@ -41,10 +41,19 @@ def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
     each = tokens / float(requests.high)
     states = _state_bytes(facts)
     values: dict[str, Any] = {
-        "slots": slots, "requests": requests if cap is None else cap, "per": Interval.of(least, most), "tokens": tokens, "each": each,
-        "states": states, "slot": (states / (slots + 1)) if states else None, "context": facts.context,
-    }  # fmt: skip
-    yield Hit(facts.lines(facts.number("max_mamba_cache_size"), facts.number("max_total_num_tokens") or facts.number("pool_tokens")), values)
+        "slots": slots,
+        "requests": requests if cap is None else cap,
+        "per": Interval.of(least, most),
+        "tokens": tokens,
+        "each": each,
+        "states": states,
+        "slot": (states / (slots + 1)) if states else None,
+        "context": facts.context,
+    }
+    yield Hit(
+        facts.lines(facts.number("max_mamba_cache_size"), facts.number("max_total_num_tokens") or facts.number("pool_tokens")),
+        values,
+    )
 
 
 def slots_below_one(facts: Facts, at: At) -> Iterator[Hit]:
@@ -67,7 +76,9 @@ def capped_by_slots(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("no_memory_for_pool", "max_running_requests_reduced"):
         if "by the mamba state cache" not in event.record.message:
             continue
-        slots, per, cap = (event.record.number(name) for name in ("max_mamba_cache_size", "slots per request", "max_running_requests"))
+        slots, per, cap = (
+            event.record.number(name) for name in ("max_mamba_cache_size", "slots per request", "max_running_requests")
+        )
         yield Hit(event_lines([event]), {"slots": slots, "per": per, "cap": cap if cap is not None else facts.cap})
         return
 
@@ -83,14 +94,26 @@ def slots_exhausted(facts: Facts, at: At) -> Iterator[Hit]:
 def waits_for_slots(facts: Facts, at: At) -> Iterator[Hit]:
     """Requests wait with little KV in use because the state slots, or the cap derived from them, are taken."""
     waiting = [
-        b for b in facts.activity.batches
-        if b.queued and b.state_usage is not None and b.usage is not None and b.state_usage.low >= at["slots"] and b.usage.high < at["kv"]
-    ]  # fmt: skip
+        b
+        for b in facts.activity.batches
+        if b.queued
+        and b.state_usage is not None
+        and b.usage is not None
+        and b.state_usage.low >= at["slots"]
+        and b.usage.high < at["kv"]
+    ]
     if not waiting:
         return
     last = waiting[-1]
     held = last.state_slots / last.running if last.state_slots and last.running else None
-    values = {"usage": last.usage, "state_usage": last.state_usage, "running": last.running, "queued": last.queued, "cap": facts.cap, "held": held}
+    values = {
+        "usage": last.usage,
+        "state_usage": last.state_usage,
+        "running": last.running,
+        "queued": last.queued,
+        "cap": facts.cap,
+        "held": held,
+    }
     yield Hit(tuple(b.line for b in waiting[:4]), values)
 
 
@@ -102,4 +125,7 @@ def ratio_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     share = states / (states + pool.interval)
     if share.low < at["share"]:
         return
-    yield Hit(facts.lines(facts.number("state_pool_bytes"), pool), {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")})
+    yield Hit(
+        facts.lines(facts.number("state_pool_bytes"), pool),
+        {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")},
+    )

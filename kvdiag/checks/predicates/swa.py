@@ -67,15 +67,25 @@ def window_takes_most(facts: Facts, at: At) -> Iterator[Hit]:
     full, swa = sizes
     ratio = Fraction(swa, full) if full else Fraction(0)
     values: dict[str, Any] = {
-        "window_bytes": window_bytes, "full_bytes": full_bytes, "share": window_bytes / both, "ratio": float(ratio), "full": full, "swa": swa,
-        "window": _window(facts), "equal": "" if full == swa else None,
-    }  # fmt: skip
+        "window_bytes": window_bytes,
+        "full_bytes": full_bytes,
+        "share": window_bytes / both,
+        "ratio": float(ratio),
+        "full": full,
+        "swa": swa,
+        "window": _window(facts),
+        "equal": "" if full == swa else None,
+    }
     gain = None
     other = Fraction(str(at["ratio"]))
     if ratio > other and not facts.inputs.on_shared_memory:
         then = _with_ratio(window_bytes, full_bytes, full, swa, other)
         values |= {"other": float(other), "then": then, "factor": then / full}
-        gain = {"change": {"swa_full_tokens_ratio": float(other)}, "full_max_total_num_tokens": then.to_dict(), "full_max_total_num_tokens_now": full}
+        gain = {
+            "change": {"swa_full_tokens_ratio": float(other)},
+            "full_max_total_num_tokens": then.to_dict(),
+            "full_max_total_num_tokens_now": full,
+        }
     yield Hit((pair[0].line.number, pair[1].line.number), values, gain)
 
 
@@ -94,9 +104,14 @@ def _window(facts: Facts) -> int | None:
 def window_binds(facts: Facts, at: At) -> Iterator[Hit]:
     """The window pool is full while the full pool is not, and requests wait or are retracted."""
     tight = [
-        b for b in facts.activity.batches
-        if b.swa_usage is not None and b.usage is not None and b.swa_usage.low >= at["full"] and b.usage.high < at["idle"] and b.queued
-    ]  # fmt: skip
+        b
+        for b in facts.activity.batches
+        if b.swa_usage is not None
+        and b.usage is not None
+        and b.swa_usage.low >= at["full"]
+        and b.usage.high < at["idle"]
+        and b.queued
+    ]
     if tight:
         last = tight[-1]
         values = {"swa_usage": last.swa_usage, "usage": last.usage, "queued": last.queued, "count": len(tight)}
@@ -114,9 +129,13 @@ def compressed_states_dominate(facts: Facts, at: At) -> Iterator[Hit]:
     if ratio < at["ratio"]:
         return
     values = {
-        "cost": calculation.record.number("bytes_per_full_token"), "full": full, "swa": swa, "ratio": ratio,
-        "states": states, "per_token": states / full if states else None,
-    }  # fmt: skip
+        "cost": calculation.record.number("bytes_per_full_token"),
+        "full": full,
+        "swa": swa,
+        "ratio": ratio,
+        "states": states,
+        "per_token": states / full if states else None,
+    }
     yield Hit(event_lines([calculation]), values)
 
 
@@ -128,18 +147,3 @@ def _states(facts: Facts) -> int | None:
             if isinstance(found, int) and found > 0:
                 return found
     return None
-
-
-def all_layers_full(facts: Facts, at: At) -> Iterator[Hit]:
-    """A model with windows keeps every layer's whole context."""
-    window = _window(facts)
-    if window is None or _sizes(facts) is not None or not facts.tokens:
-        return
-    types = facts.inputs.config.text.get("layer_types") if facts.inputs.config else None
-    some = isinstance(types, list) and any(t == "sliding_attention" for t in types)
-    if not some or facts.context is None or window >= facts.context or not facts.cell:
-        return
-    assert isinstance(types, list)
-    count = sum(t == "sliding_attention" for t in types)
-    yield Hit(facts.lines(facts.pool_bytes, facts.number("max_total_num_tokens")), {"window": window, "sliding": count, "layers": len(types)})
-
