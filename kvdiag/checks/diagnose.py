@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvdiag.checks.activity import activity_of
-from kvdiag.checks.facts import Facts, Outside
+from kvdiag.checks.facts import Facts
 from kvdiag.checks.findings import judge
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.limits import limits_of
 from kvdiag.checks.memory import ledgers_of
 from kvdiag.checks.model import StartDiagnosis
 from kvdiag.checks.recompute import recompute
+from kvdiag.checks.workload import Workload, plan_for
+from kvdiag.outside import Outside
 from kvdiag.releases import Release
 from kvdiag.starts import Start
 
@@ -25,12 +27,13 @@ def diagnose(
     last_exception: str = "",
     siblings: Sequence[Start] = (),
     outside: Sequence[Outside] = (),
+    workload: Workload | None = None,
 ) -> StartDiagnosis:
     """All that can be concluded about one start.
 
     `config` is a path, `model` a catalogue name, `release` the stated release; `last_exception` the last line of the
-    last traceback, `siblings` all starts of the same inputs, `outside` what further sources say. Raises ConfigError
-    where `config` or `model` cannot be used.
+    last traceback, `siblings` all starts of the same inputs, `outside` what further sources say, `workload` what
+    the pool is planned for. Raises ConfigError where `config` or `model` cannot be used.
     """
     inputs = gather(start, config, model, release)
     checks = recompute(inputs)
@@ -39,5 +42,15 @@ def diagnose(
     ledgers = ledgers_of(inputs)
     facts = Facts(inputs, tuple(checks), limits, ledgers, activity, last_exception, tuple(siblings), tuple(outside))
     return StartDiagnosis(
-        start, inputs.config, inputs.geometry, inputs.unsized, checks, limits, judge(facts), ledgers, activity, facts
+        start,
+        inputs.config,
+        inputs.geometry,
+        inputs.unsized,
+        checks,
+        limits,
+        judge(facts),
+        ledgers,
+        activity,
+        facts,
+        plan_for(facts, workload),
     )

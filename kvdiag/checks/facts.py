@@ -11,21 +11,10 @@ from kvdiag.checks.activity import Activity
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
 from kvdiag.checks.model import Check, Limits
+from kvdiag.outside.model import Outside
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Event, Number, Start
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """A number of the server as another source states it (server_info, metrics, the GPU's tool).
-
-    `value` is bytes, tokens, requests or a fraction as an interval, or text; `source` names the input for people.
-    """
-
-    source: str
-    name: str
-    value: Interval | str
 
 
 @dataclass(frozen=True)

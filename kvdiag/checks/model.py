@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kvdiag.checks.activity import Activity
     from kvdiag.checks.facts import Facts
     from kvdiag.checks.memory import Ledger
+    from kvdiag.checks.workload import Plan, Workload
     from kvdiag.lines.unknown import Unknown
 
 
@@ -82,6 +83,7 @@ class StartDiagnosis:
     memory: tuple[Ledger, ...] = ()
     activity: Activity | None = None
     facts: Facts | None = None
+    workload: tuple[Workload, Plan] | None = None
 
 
 @dataclass(slots=True)

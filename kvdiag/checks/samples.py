@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvdiag.checks.diagnose import diagnose
-from kvdiag.checks.facts import Outside
 from kvdiag.checks.model import Finding
 from kvdiag.lines import read_records
+from kvdiag.outside import Outside
 from kvdiag.quantity import Interval
 from kvdiag.reading import Line
 from kvdiag.releases import parse_release

@@ -62,6 +62,7 @@ def _start(item: StartDiagnosis) -> dict[str, Any]:
         "checks": [_check(check) for check in item.checks],
         "limits": _limits(item),
         "memory": [part for ledger in item.memory for part in _memory(ledger)],
+        "workload": _workload(item),
         "findings": [_finding(finding) for finding in item.findings],
     }
 
@@ -128,6 +129,15 @@ def _limits(item: StartDiagnosis) -> dict[str, Any] | None:
 def _memory(ledger: Ledger) -> list[dict[str, Any]]:
     """The parts of one rank's memory: they add up to what was free before loading."""
     return [{"part": part.part, **part.interval.to_dict(), "rank": ledger.rank or None} for part in ledger.parts]
+
+
+def _workload(item: StartDiagnosis) -> dict[str, Any] | None:
+    """The workload and what the pool does with it; None where neither is known."""
+    if item.workload is None:
+        return None
+    workload, plan = item.workload
+    given = {name: getattr(workload, name) for name in ("prompt", "output", "concurrency", "shared_prefix")}
+    return given | {"estimated": workload.estimated or None, "plan": plan.to_dict()}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from kvdiag.reports.bound import bound
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
+from kvdiag.reports.workload_text import sentences
 from kvdiag.starts import Start
 
 MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
@@ -39,6 +40,10 @@ def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterat
         for check in _shown_once(item.checks):
             yield from _check(check, paint)
     yield from _findings(item, paint)
+    if item.workload is not None:
+        yield ""
+        yield paint.bold("In users")
+        yield from paint.wrap(sentences(*item.workload), "  ")
     yield ""
     yield paint.bold("What limits")
     yield from paint.wrap(_limits(item), "  ")
