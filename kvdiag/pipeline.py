@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis, diagnose
@@ -16,8 +16,10 @@ from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
     from kvdiag.checks.whatif import Prediction
+    from kvdiag.checks.workload import Workload
     from kvdiag.lines.chunk import Chunk
     from kvdiag.lines.unknown import UnknownLines
+    from kvdiag.outside import Outside
     from kvdiag.postmortem import Postmortem
 
 SAMPLES = 20
@@ -92,10 +94,13 @@ def explain(
     release: str | None = None,
     tap: Callable[[Record], None] | None = None,
     rows: Callable[[Chunk], None] | None = None,
+    outside: Sequence[Outside] = (),
+    workload: Workload | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
-    `tap` sees each record as it passes, `rows` all scheduler lines as columns.
+    `tap` sees each record as it passes, `rows` all scheduler lines as columns; `outside` is what other sources state,
+    `workload` what the pools are planned for.
 
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
@@ -110,11 +115,19 @@ def explain(
             assembly.add(record, index)
         inputs.append(watch.seen)
         watches.append(watch)
+    assembled = [_noted(start, watches) for start in assembly.starts()]
     starts = [
         diagnose(
-            _noted(start, watches), config=config, model=model, release=stated, last_exception=_last_exception(start, watches)
+            start,
+            config=config,
+            model=model,
+            release=stated,
+            last_exception=_last_exception(start, watches),
+            siblings=assembled,
+            outside=outside,
+            workload=workload,
         )
-        for start in assembly.starts()
+        for start in assembled
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))

@@ -78,6 +78,9 @@ def test_a_capacity_altered_by_a_thousandth_disagrees_with_its_line_and_both_int
     assert f"{int(check.recomputed.low):,}" in finding.message
 
 
+FAILURES = {"KV001", "KV002"}
+"""The finding that a failed start must begin with: an exception, or weights that leave nothing under the fraction."""
+
 REAL = sorted((FIXTURES / "real").iterdir())
 
 
@@ -92,7 +95,7 @@ def test_a_real_log_gives_a_result_without_disagreement(case, kvdiag):
     assert [check for check in start["checks"] if check["verdict"] == "disagree"] == []
     assert all(check["missing"] for check in start["checks"] if check["verdict"] == "unknown")
     if "fail" in case.name:
-        assert start["findings"][0]["code"] == "KV001"
+        assert start["findings"][0]["code"] in FAILURES
     else:
         assert start["limits"]["max_total_num_tokens"] > 0
 
@@ -109,7 +112,7 @@ def test_every_shared_real_log_gives_a_result_without_disagreement():
         for item in diagnosis.starts:
             assert "disagree" not in {check.verdict for check in item.checks}, log
             if log.parent.name.startswith("fail"):
-                assert item.findings[0].code == "KV001", log
+                assert item.findings[0].code in FAILURES, log
             else:
                 assert item.start.first("max_total_num_tokens") is not None, log
                 assert item.start.first("kv_pool_bytes") is not None, log

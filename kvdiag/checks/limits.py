@@ -1,37 +1,147 @@
-"""What bounds the work a server can hold, by its start-up lines."""
+"""What bounds the work a server can hold, by its start-up lines and by what the scheduler lines show."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.activity import Activity
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
+from kvdiag.quantity import Interval
+from kvdiag.releases import parse_release
+from kvdiag.starts import Number
 
-ADMISSION_MARGIN = 6
-"""Tokens a request must leave of the pool: ``max_req_input_len`` is five below ``max_req_len``, itself one below."""
+MARGIN = 6
+"""``max_req_input_len`` is five below ``max_req_len``, itself one below both context and pool (``TpModelWorker``)."""
+
+LARGEST_PAGE = 256
 
 
-def limits_of(inputs: CheckInputs) -> Limits:
-    """The start-up limits; `binding` is ``unknown`` where the log does not state a capacity."""
+def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
+    """The limits of a start; `binding` is ``unknown`` where neither a capacity nor a refusal is in the log."""
+    tokens, refused = _capacity(inputs), _refused(inputs)
+    slots, length = _slots(inputs), context_length(inputs)
+    if tokens is None and refused is not None:
+        tokens = Interval.of(refused + MARGIN, unit="tokens") if _is_pool_limit(refused, length) else None
+    tokens = tokens or activity.capacity
+    if tokens is None or tokens.high <= 0:
+        largest = refused if refused is not None else None
+        return Limits("unknown", "the log states no token capacity", None, slots, largest)
+    binding, why = _binding(inputs, tokens, slots, length)
+    request_pool = _request_pool(inputs, tokens)
+    largest_tokens = request_pool.minimum(Interval.of(length, unit="tokens")) if length else request_pool
+    largest_tokens = largest_tokens - _margin(inputs)
+    full = request_pool / length if length else None
+    return Limits(binding, why, _plain(tokens), slots, _plain(_at_least_zero(largest_tokens)), _plain(full))
+
+
+def _at_least_zero(interval: Interval) -> Interval:
+    return Interval(max(Fraction(0), interval.low), max(Fraction(0), interval.high), interval.unit)
+
+
+def _plain(interval: Interval | None) -> Any:
+    """One number where the interval is one, else its JSON form."""
+    if interval is None:
+        return None
+    if interval.is_exact:
+        return int(interval.low) if interval.low.denominator == 1 else float(interval.low)
+    return interval.to_dict()
+
+
+def _margin(inputs: CheckInputs) -> Interval:
+    """What a request must leave of context and pool: one token up to 0.3.2, six from 0.3.6."""
+    releases = inputs.candidates()
+    low = 1 if releases and releases[0] < parse_release("0.3.6") else MARGIN
+    high = 1 if releases and releases[-1] <= parse_release("0.3.2") else MARGIN
+    return Interval.of(low, high, "tokens")
+
+
+def _whole(numbers: list[Number]) -> list[int]:
+    return [number.value for number in numbers if isinstance(number.value, int)]
+
+
+def _capacity(inputs: CheckInputs) -> Interval | None:
+    """Tokens of the target's pool: as the scheduler states it, else the smallest pool that a rank allocated last."""
     start = inputs.start
-    capacities = [n.value for n in start.find("max_total_num_tokens") if isinstance(n.value, int)]
-    if not capacities:
-        capacities = [n.value for n in start.find("pool_tokens", role="target") if isinstance(n.value, int)]
-    requests = start.first("max_running_requests")
-    context = start.first("context_len")
-    tokens = min(capacities, default=None)
-    slots = requests.value if requests and isinstance(requests.value, int) else None
-    length = context.value if context and isinstance(context.value, int) else None
-    if tokens is None:
-        return Limits("unknown", "the log states no token capacity", None, slots)
-    largest = min(tokens - ADMISSION_MARGIN, length) if length else tokens - ADMISSION_MARGIN
-    full = tokens / length if length else None
+    for name in ("max_total_num_tokens", "full_max_total_num_tokens", "pool_tokens"):
+        found = [n for n in start.find(name, role="target") if isinstance(n.value, int)]
+        if found:
+            last = {number.rank: number for number in found}
+            return Interval.of(min(_whole(list(last.values()))), unit="tokens")
+    return None
+
+
+def _request_pool(inputs: CheckInputs, tokens: Interval) -> Interval:
+    """The pool a single request is held against: the smaller of the two under sliding windows up to 0.5.10."""
+    window = _whole(inputs.start.find("swa_max_total_num_tokens"))
+    releases = inputs.candidates()
+    if not window or not releases or releases[0] >= parse_release("0.5.11") or releases[-1] < parse_release("0.5.8"):
+        return tokens
+    smaller = tokens.minimum(Interval.of(min(window), unit="tokens"))
+    return smaller if releases[-1] < parse_release("0.5.11") and releases[0] >= parse_release("0.5.8") else smaller.hull(tokens)
+
+
+def _slots(inputs: CheckInputs) -> int | None:
+    found = _whole(inputs.start.find("max_running_requests"))
+    return min(found) if found else None
+
+
+def _refused(inputs: CheckInputs) -> int | None:
+    """The longest input the server accepts, as a refusal states it."""
+    for event in inputs.start.events_of("input_too_long"):
+        number = event.record.number("max_req_input_len")
+        if isinstance(number, int):
+            return number
+    return None
+
+
+def _is_pool_limit(refused: int, length: int | None) -> bool:
+    """Whether the limit in a refusal is the pool's and not the context's.
+
+    Contexts are given in whole multiples of 1,000 or 1,024 or by an argument; a limit six below such a figure may be
+    either, so it counts as the pool's only where the context is known to be longer.
+    """
+    context = refused + MARGIN
+    return context < length if length is not None else bool(context % 1000 and context % 1024)
+
+
+def _binding(inputs: CheckInputs, tokens: Interval, slots: int | None, length: int | None) -> tuple[str, str]:
+    size = f"{int(tokens.low):,}" if tokens.is_exact else f"{float(tokens.low):,.0f} to {float(tokens.high):,.0f}"
+    cap = _user_cap(inputs, tokens)
+    if cap is not None:
+        return "max_total_tokens", f"--max-total-tokens {cap:,} caps the pool at {size} tokens"
+    if length and tokens.high < length:
+        return "kv_pool", f"the pool of {size} tokens is smaller than one context of {length:,}"
+    states = _state_slots(inputs, slots)
+    if states is not None:
+        return states
+    if slots and length and slots * length <= tokens.low:
+        return "max_running_requests", f"{slots:,} requests of full length {length:,} fit the pool of {size} tokens"
+    if slots:
+        return "kv_pool", f"{slots:,} requests share {size} tokens: {int(tokens.low) // slots:,} each"
+    return "kv_pool", f"the pool of {size} tokens is shared by all requests"
+
+
+def _user_cap(inputs: CheckInputs, tokens: Interval) -> int | None:
+    """--max-total-tokens where it lowered the pool: by argument, or by a second, smaller sizing in the same start."""
     cap = inputs.arguments.max_total_tokens
-    if cap is not None and tokens >= cap - (inputs.arguments.page_size or 1) + 1:
-        return Limits("max_total_tokens", f"--max-total-tokens {cap} caps the pool", tokens, slots, max(0, largest), full)
-    if length and tokens < length:
-        why = f"the pool of {tokens:,} tokens is smaller than one context of {length:,}"
-        return Limits("kv_pool", why, tokens, slots, max(0, largest), full)
-    if slots and length and slots * length <= tokens:
-        why = f"{slots:,} requests of full length {length:,} fit the pool"
-        return Limits("max_running_requests", why, tokens, slots, max(0, largest), full)
-    why = f"{slots:,} requests share {tokens:,} tokens: {tokens // slots:,} each" if slots else ""
-    return Limits("kv_pool", why, tokens, slots, max(0, largest), full)
+    page = inputs.arguments.page_size or LARGEST_PAGE
+    if cap is not None:
+        return cap if tokens.high <= cap and tokens.low > cap - page else None
+    profiled = [n.value for n in inputs.start.numbers if n.name == "full_max_total_num_tokens" and isinstance(n.value, int)]
+    if len(set(profiled)) > 1 and profiled[-1] == int(tokens.low) and max(profiled) > profiled[-1]:
+        return profiled[-1]
+    return None
+
+
+def _state_slots(inputs: CheckInputs, slots: int | None) -> tuple[str, str] | None:
+    """State slots bind where the request cap is what the slots allow: cap x slots per request is all of them."""
+    states = _whole(inputs.start.find("max_mamba_cache_size"))
+    if not states or not slots or inputs.arguments.max_running_requests == slots:
+        return None
+    for per_request in (1, 2, 3, 4, 5, 6):
+        if slots == min(states) // per_request:
+            return "state_slots", f"{min(states):,} state slots at {per_request} a request allow {slots:,} requests"
+    return None

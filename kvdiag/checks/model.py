@@ -11,6 +11,10 @@ from kvdiag.reading import Input
 from kvdiag.starts import Start
 
 if TYPE_CHECKING:
+    from kvdiag.checks.activity import Activity
+    from kvdiag.checks.facts import Facts
+    from kvdiag.checks.memory import Ledger
+    from kvdiag.checks.workload import Plan, Workload
     from kvdiag.lines.unknown import Unknown
 
 
@@ -35,16 +39,20 @@ class Check:
     symbol: str = ""
 
 
+Bound = int | float | dict[str, Any] | None
+"""A limit: one number, or an interval in its JSON form where the log leaves a choice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What bounds the work the server can hold; `binding` is one of the words of the contract."""
 
     binding: str
     why: str = ""
-    max_total_num_tokens: int | None = None
+    max_total_num_tokens: Bound = None
     max_running_requests: int | None = None
-    largest_request_tokens: int | None = None
-    full_length_requests: float | None = None
+    largest_request_tokens: Bound = None
+    full_length_requests: Bound = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ class Finding:
     advice: str
     lines: tuple[int, ...] = ()
     gain: dict[str, Any] | None = None
+    risk: str = ""
 
 
 @dataclass(slots=True)
@@ -71,6 +80,10 @@ class StartDiagnosis:
     checks: list[Check] = field(default_factory=list)
     limits: Limits | None = None
     findings: list[Finding] = field(default_factory=list)
+    memory: tuple[Ledger, ...] = ()
+    activity: Activity | None = None
+    facts: Facts | None = None
+    workload: tuple[Workload, Plan] | None = None
 
 
 @dataclass(slots=True)

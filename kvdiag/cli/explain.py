@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from kvdiag.cli.output import deliver, expand, terminal
 from kvdiag.errors import ExitCode
+
+if TYPE_CHECKING:
+    from kvdiag.checks import Diagnosis
+    from kvdiag.outside import Outside
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--workload", metavar="W", help="plan in users: prompt=2000,output=500,concurrency=64,shared_prefix=800")
+    parser.add_argument("--server-info", metavar="FILE", help="the server's /get_server_info as JSON")
+    parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
+    parser.add_argument("--metrics", metavar="FILE", help="the server's /metrics as Prometheus text")
+    parser.add_argument("--gpu", metavar="FILE", help="output of nvidia-smi or rocm-smi")
+    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="default: %(default)s")
+    parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
 
 
@@ -22,13 +33,58 @@ def run(arguments: argparse.Namespace) -> int:
     """Explains the numbers of each server start in the logs."""
     from kvdiag.pipeline import explain
 
-    diagnosis = explain(expand(arguments.logs), config=arguments.config, model=arguments.model, release=arguments.release)
+    workload = None
+    if arguments.workload is not None:
+        from kvdiag.checks.workload import parse_workload
+
+        workload = parse_workload(arguments.workload)
+    diagnosis = explain(
+        expand(arguments.logs),
+        config=arguments.config,
+        model=arguments.model,
+        release=arguments.release,
+        outside=_outside(arguments),
+        workload=workload,
+    )
+    text = _rendered(diagnosis, arguments)
+    if arguments.mask:
+        from kvdiag.reports.mask import Mask
+
+        text = Mask()(text)
+    deliver(text, arguments.output)
+    return ExitCode.DONE
+
+
+def _outside(arguments: argparse.Namespace) -> list[Outside]:
+    found: list[Outside] = []
+    if arguments.server_info:
+        from kvdiag.outside.server_info import read_server_info
+
+        found += read_server_info(arguments.server_info)
+    if arguments.server:
+        from kvdiag.outside.fetch import fetch_server_info
+
+        found += fetch_server_info(arguments.server)
+    if arguments.metrics:
+        from kvdiag.outside.metrics import read_metrics
+
+        found += read_metrics(arguments.metrics)
+    if arguments.gpu:
+        from kvdiag.outside.gpu import read_gpu
+
+        found += read_gpu(arguments.gpu)
+    return found
+
+
+def _rendered(diagnosis: Diagnosis, arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
         from kvdiag.reports.json_report import render as render_json
 
-        deliver(render_json(diagnosis) + "\n", arguments.output)
-    else:
-        from kvdiag.reports.text_report import render
+        return render_json(diagnosis) + "\n"
+    if arguments.format == "md":
+        from kvdiag.reports.markdown_report import render as render_markdown
 
-        deliver(render(diagnosis, **terminal(arguments.output)), arguments.output)
-    return ExitCode.DONE
+        return render_markdown(diagnosis)
+    from kvdiag.reports.text_report import render
+
+    return render(diagnosis, **terminal(arguments.output))

@@ -14,6 +14,7 @@ from typing import Any
 from kvdiag.postmortem import Postmortem
 from kvdiag.quantity import GIB
 from kvdiag.reports import postmortem_json
+from kvdiag.reports.bound import bound
 from kvdiag.reports.safe import safe
 
 _PAGE = Path(__file__).parent / "page"
@@ -122,9 +123,9 @@ def _limits(limits: dict[str, Any] | None) -> str:
     parts = [f"{limits['binding']}: {limits.get('why') or ''}".rstrip(": ")]
     for key, words in (("max_total_num_tokens", "tokens in the pool"), ("max_running_requests", "requests at once")):
         if limits.get(key) is not None:
-            parts.append(f"{limits[key]:,} {words}")
+            parts.append(f"{bound(limits[key])} {words}")
     if limits.get("largest_request_tokens") is not None:
-        parts.append(f"longest request {limits['largest_request_tokens']:,} tokens")
+        parts.append(f"longest request {bound(limits['largest_request_tokens'])} tokens")
     return safe("; ".join(parts))
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
+from kvdiag.checks.memory import Ledger
 from kvdiag.quantity import Interval
 from kvdiag.reports.safe import safe
 from kvdiag.starts import Number
@@ -60,7 +61,8 @@ def _start(item: StartDiagnosis) -> dict[str, Any]:
         "numbers": [_number(number) for number in start.numbers],
         "checks": [_check(check) for check in item.checks],
         "limits": _limits(item),
-        "memory": [],
+        "memory": [part for ledger in item.memory for part in _memory(ledger)],
+        "workload": _workload(item),
         "findings": [_finding(finding) for finding in item.findings],
     }
 
@@ -122,6 +124,20 @@ def _limits(item: StartDiagnosis) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {name: getattr(limits, name) for name in limits.__slots__}
+
+
+def _memory(ledger: Ledger) -> list[dict[str, Any]]:
+    """The parts of one rank's memory: they add up to what was free before loading."""
+    return [{"part": part.part, **part.interval.to_dict(), "rank": ledger.rank or None} for part in ledger.parts]
+
+
+def _workload(item: StartDiagnosis) -> dict[str, Any] | None:
+    """The workload and what the pool does with it; None where neither is known."""
+    if item.workload is None:
+        return None
+    workload, plan = item.workload
+    given = {name: getattr(workload, name) for name in ("prompt", "output", "concurrency", "shared_prefix")}
+    return given | {"estimated": workload.estimated or None, "plan": plan.to_dict()}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
+from kvdiag.reports.bound import bound
+from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
-from kvdiag.starts import Number, Start
+from kvdiag.reports.workload_text import sentences
+from kvdiag.starts import Start
 
 MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
 _COLOURS = {"agree": "green", "disagree": "red", "unknown": "yellow", "error": "red", "warning": "yellow", "note": "cyan"}
@@ -32,25 +35,35 @@ def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterat
     yield from paint.wrap(_model_line(item))
     if item.start.release and item.start.release.contradiction:
         yield from paint.wrap(safe(f"Release: {item.start.release.contradiction}"))
-    yield from _memory_bar(item.start, paint)
+    yield from waterfall(item.memory, paint)
     if item.checks:
         yield ""
         yield paint.bold("How the numbers follow from each other")
         for check in _shown_once(item.checks):
             yield from _check(check, paint)
-    if item.findings:
+    yield from _findings(item, paint)
+    if item.workload is not None:
         yield ""
-        yield paint.bold("Findings")
-        for finding in item.findings:
-            where = f" (line {', '.join(map(str, finding.lines[:5]))})" if finding.lines else ""
-            head = f"{finding.code} {finding.level}: {finding.title}{where}"
-            yield paint.colour(safe(head), _COLOURS.get(finding.level, ""))
-            yield from paint.wrap(safe(finding.message), "  ")
-            if finding.advice:
-                yield from paint.wrap("-> " + safe(finding.advice), "  ")
+        yield paint.bold("In users")
+        yield from paint.wrap(sentences(*item.workload), "  ")
     yield ""
     yield paint.bold("What limits")
     yield from paint.wrap(_limits(item), "  ")
+
+
+def _findings(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
+    """Each finding with its lines, what it means, what to do and what that risks."""
+    if item.findings:
+        yield ""
+        yield paint.bold("Findings")
+    for finding in item.findings:
+        where = f" (line {', '.join(map(str, finding.lines[:5]))})" if finding.lines else ""
+        yield paint.colour(safe(f"{finding.code} {finding.level}: {finding.title}{where}"), _COLOURS.get(finding.level, ""))
+        yield from paint.wrap(safe(finding.message), "  ")
+        if finding.advice:
+            yield from paint.wrap("-> " + safe(finding.advice), "  ")
+        if finding.risk:
+            yield from paint.wrap("Risk: " + safe(finding.risk), "  ", dim=True)
 
 
 def _headline(start: Start) -> str:
@@ -73,35 +86,6 @@ def _model_line(item: StartDiagnosis) -> str:
     else:
         shape = f"{geometry.num_key_value_heads} KV heads of {geometry.head_dim}"
     return f"Model: {safe(geometry.architecture)}, {geometry.attention}, {geometry.num_hidden_layers} layers, {shape} ({found})"
-
-
-def _memory_bar(start: Start, paint: Paint) -> Iterator[str]:
-    rank = next((number.rank for number in start.numbers if number.name == "available_gpu_memory"), None)
-    if rank is None:
-        return
-    weights = _middle(start.first("weight_memory", rank=rank, role="target"))
-    pool = sum(_middle(number) for number in start.find("kv_pool_bytes", rank=rank))
-    graphs = sum(_middle(number) for number in start.find("graph_memory", rank=rank))
-    last = start.find("memory_after_start", rank=rank) or start.find("memory_after_pool", rank=rank)
-    free = _middle(last[-1]) if last else 0.0
-    before = _middle(start.first("pre_model_load_memory", rank=rank))
-    parts = [("weights", weights), ("KV pool", pool), ("graphs", graphs), ("free", free)]
-    rest = before - weights - pool - graphs - free
-    if before and rest > 0:
-        parts.insert(3, ("other", rest))
-    total = sum(value for _, value in parts)
-    if total <= 0:
-        return
-    yield ""
-    yield paint.bold(f"Memory of {rank or 'the only rank'}") + f", {total / GIB:.2f} GiB free before loading"
-    cells = max(20, min(paint.width, 100) - 4)
-    marks = dict(zip(("weights", "KV pool", "graphs", "other", "free"), "#=+~.", strict=True))
-    yield "  " + "".join(marks[name] * round(value / total * cells) for name, value in parts)
-    yield "  " + "   ".join(f"{marks[name]} {name} {value / GIB:.2f} GiB" for name, value in parts if value)
-
-
-def _middle(number: Number | None) -> float:
-    return float(number.value) if number and isinstance(number.value, (int, float)) and number.value > 0 else 0.0
 
 
 def _shown_once(checks: list[Check]) -> Iterator[Check]:
@@ -159,11 +143,11 @@ def _limits(item: StartDiagnosis) -> str:
     if limits is None or limits.max_total_num_tokens is None:
         return f"unknown, because {limits.why}" if limits else "unknown"
     parts = [f"{limits.binding}: {limits.why}." if limits.why else f"{limits.binding}."]
-    parts.append(f"Pool: {limits.max_total_num_tokens:,} tokens.")
+    parts.append(f"Pool: {bound(limits.max_total_num_tokens)} tokens.")
     if limits.largest_request_tokens is not None:
-        parts.append(f"Longest request: {limits.largest_request_tokens:,} tokens.")
+        parts.append(f"Longest request: {bound(limits.largest_request_tokens)} tokens.")
     if limits.full_length_requests is not None:
-        parts.append(f"Full-length requests at once: {limits.full_length_requests:.2f}.")
+        parts.append(f"Full-length requests at once: {bound(limits.full_length_requests)}.")
     return " ".join(parts)
 
 

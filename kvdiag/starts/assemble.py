@@ -10,6 +10,7 @@ from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.prefix import Rank
 from kvdiag.starts.build import StartBuilder
+from kvdiag.starts.loose import loose_kind
 from kvdiag.starts.merge import Part, merge
 from kvdiag.starts.model import Start
 from kvdiag.starts.progress import BEGINS, Progress
@@ -30,7 +31,7 @@ class _Stream:
 
     def add(self, record: Record, path: int) -> None:
         if record.family is None:
-            self._unknown(record)
+            self._unknown(record, path)
         elif record.family == "server-args-dump":
             self._dump(record, path)
         else:
@@ -45,7 +46,10 @@ class _Stream:
         self.open = [StartBuilder()]
         return self.newest
 
-    def _unknown(self, record: Record) -> None:
+    def _unknown(self, record: Record, path: int) -> None:
+        kind = loose_kind(record)
+        if kind:
+            self.newest.event(kind, record, path)
         if tells_death(record.message):
             self.newest.dead = True
 

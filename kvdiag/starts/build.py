@@ -10,10 +10,21 @@ from kvdiag.quantity import Interval, printed_interval
 from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.evidence import Evidence
+from kvdiag.starts.loose import SGLANG_KINDS
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
-from kvdiag.starts.tables import ARGUMENT_NUMBERS, BEFORE_THE_DUMP, EVENTS, NUMBERS, ONCE_A_REPLICA, RESTATED, STATE_PARTS, UNITS
+from kvdiag.starts.tables import (
+    ARGUMENT_NUMBERS,
+    BEFORE_THE_DUMP,
+    EVENTS,
+    NUMBERS,
+    ONCE_A_RANK,
+    ONCE_A_REPLICA,
+    RESTATED,
+    STATE_PARTS,
+    UNITS,
+)
 
 _BATCHES = {"prefill-batch", "decode-batch"}
 _WITH_ROLE = {"weight-load-begin", "weight-load-end", "memory-pool-end", *RESTATED}
@@ -36,7 +47,7 @@ class StartBuilder:
     def empty(self) -> bool:
         """Whether nothing has been seen that makes a start."""
         start = self.start
-        told = any(event.record.family for event in start.events)
+        told = any(event.record.family or event.kind in SGLANG_KINDS for event in start.events)
         pools = any(progress.pools or progress.held for progress in self.ranks.values())
         return not (start.server_args or start.numbers or told or start.batches or pools)
 
@@ -46,7 +57,7 @@ class StartBuilder:
         start = self.start
         ranks = any(progress != Progress() for progress in self.ranks.values())
         begun = start.server_args or start.numbers or start.batches or ranks or self.dead
-        return not begun and all(event.kind in BEFORE_THE_DUMP for event in start.events)
+        return not begun and all(event.kind in BEFORE_THE_DUMP for event in start.events if event.record.family)
 
     @property
     def serving(self) -> bool:
@@ -86,6 +97,9 @@ class StartBuilder:
     def event(self, kind: str, record: Record, path: int) -> None:
         """Every rank prints the same event: those of the rank that was first are counted, of each replica where it differs."""
         rank = str(record.rank)
+        if kind in ONCE_A_RANK:
+            self.start.events.append(Event(kind, record, path))
+            return
         key = (kind, record.rank.get("DP") if kind in ONCE_A_REPLICA else None)
         if self._counted.setdefault(key, rank) == rank:
             self.start.events.append(Event(kind, record, path))
@@ -107,6 +121,7 @@ class StartBuilder:
         if "VA upper bound" in record.message:
             self.start.address_space = True
         progress.pools.append(record)
+        self.start.pools.append(record)
         progress.path = path
 
     def _stage(self, record: Record, family: str, path: int) -> None:
@@ -216,6 +231,7 @@ class StartBuilder:
         for event in more.events:
             self.event(event.kind, event.record, event.path)
         start.batches += more.batches
+        start.pools += more.pools
         start.notes += more.notes
         start.address_space |= more.address_space
         self.evidence.absorb(other.evidence)

@@ -76,6 +76,7 @@ class Start:
     numbers: list[Number] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
+    pools: list[Record] = field(default_factory=list)
     release: ReleaseEvidence | None = None
 
     def find(self, name: str, *, rank: str | None = None, role: str | None = None) -> list[Number]:

@@ -157,5 +157,8 @@ ONCE_A_REPLICA = {
 BEFORE_THE_DUMP = {"fraction_changed", "graph_disabled", "speculation", "max_running_requests_reduced", "kv_dtype"}
 """Events of the handling of arguments, which some releases print before they print the arguments."""
 
+ONCE_A_RANK = {"host_pool"}
+"""Events in which every rank has a part of its own: each takes memory of the host."""
+
 ARGUMENT_NUMBERS = ("mem_fraction_static", "page_size")
 """Fields of server_args that are numbers of the contract."""

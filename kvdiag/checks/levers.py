@@ -1,0 +1,142 @@
+"""What turning one knob would bring: predicted capacity, what it takes from the head-room, what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.facts import Facts
+from kvdiag.errors import CannotSizeError
+from kvdiag.quantity import GIB, Interval
+from kvdiag.sizing import size
+
+KEEP_BYTES = 5 * GIB
+"""Free memory to leave for activations on a large card: the lower end of what SGLang's tuning guide calls healthy."""
+
+KEEP_SHARE = Fraction(8, 100)
+"""On a small card: this share of the memory free before loading."""
+
+STEP = Fraction(1, 100)
+"""Fractions are advised in hundredths."""
+
+_FP8 = "fp8_e4m3"
+_PAGE_UNKNOWN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change: the capacity it is predicted to give, and the memory it takes from the head-room."""
+
+    change: dict[str, Any]
+    tokens: Interval
+    now: int
+    taken: Interval
+    left: Interval | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``gain`` of a finding."""
+        return {
+            "change": self.change,
+            "max_total_num_tokens": self.tokens.to_dict(),
+            "max_total_num_tokens_now": self.now,
+            "headroom_taken": self.taken.to_dict(),
+            "headroom_left": self.left.to_dict() if self.left else None,
+        }
+
+
+def cost_of_token(facts: Facts) -> Interval | None:
+    """Bytes of the budget that one more token costs; None where the pools do not grow in proportion to the budget.
+
+    A draft's pool is part of the budget from 0.5.14 on. State pools and pools with fixed parts are not proportional.
+    """
+    if not _is_proportional(facts):
+        return None
+    pool, tokens, page = facts.pool_bytes, facts.tokens, facts.inputs.arguments.page_size
+    if pool is None or pool.interval is None or not tokens:
+        return None if facts.inputs.arguments.speculative_algorithm else facts.cell
+    held = pool.interval
+    draft = facts.number("kv_pool_bytes", role="draft")
+    draft_inside = facts.since("0.5.14")
+    if draft is not None and draft.interval is not None and draft.role == "draft" and draft_inside is not False:
+        held = held + draft.interval if draft_inside else held.hull(held + draft.interval)
+    rows = Interval.of(tokens + (page or 1), tokens + (page or _PAGE_UNKNOWN), "bytes")
+    seen = held / rows
+    if (
+        held is pool.interval
+        and facts.cell is not None
+        and facts.cell.with_unit("bytes").meets(seen)
+        and not facts.whole("swa_max_total_num_tokens")
+    ):
+        return facts.cell
+    return seen
+
+
+def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
+    """The capacity under another --mem-fraction-static, from this log's own capacity and the memory before loading."""
+    now, cost, total, tokens = facts.fraction, cost_of_token(facts), facts.total, facts.tokens
+    if now is None or cost is None or cost.low <= 0 or total is None or not tokens or _is_fixed(facts):
+        return None
+    page = facts.inputs.arguments.page_size or 1
+    taken = total * (fraction - Fraction(str(now)))
+    more = (taken / cost).with_unit("tokens")
+    low = (tokens + more.low) // page * page
+    high = (tokens + page - Fraction(1) + more.high) // page * page
+    if low <= 0:
+        return None
+    free = facts.free_at_end.interval if facts.free_at_end else None
+    predicted = Interval(Fraction(low), Fraction(high), "tokens")
+    return Lever({"mem_fraction_static": float(fraction)}, predicted, tokens, taken, free - taken if free else None)
+
+
+def most_fraction(facts: Facts) -> Lever | None:
+    """The largest fraction, in hundredths, that leaves the memory to keep; None where there is nothing to gain."""
+    now, total, free = facts.fraction, facts.total, facts.free_at_end
+    if now is None or total is None or free is None or free.interval is None or facts.inputs.on_shared_memory:
+        return None
+    room = free.interval.low - keep(total)
+    best = (Fraction(str(now)) + room / total.high) // STEP * STEP
+    if best <= Fraction(str(now)) or best >= 1:
+        return None
+    return with_fraction(facts, best)
+
+
+def keep(total: Interval) -> Fraction:
+    """Bytes to leave free after start-up on a device with `total` free before loading."""
+    return min(Fraction(KEEP_BYTES), total.high * KEEP_SHARE)
+
+
+def with_fp8(facts: Facts) -> Lever | None:
+    """The capacity with an FP8 KV cache in the same budget; None where the cache is FP8 already or cannot be sized."""
+    inputs, tokens = facts.inputs, facts.tokens
+    if inputs.geometry is None or not tokens or _is_fixed(facts) or not _is_proportional(facts):
+        return None
+    try:
+        costs = [
+            (
+                size(inputs.geometry, inputs.arguments, release),
+                size(inputs.geometry, replace(inputs.arguments, kv_cache_dtype=_FP8), release),
+            )
+            for release in inputs.candidates()
+        ]
+    except CannotSizeError:
+        return None
+    ratios = [Fraction(now.bytes_per_token) / Fraction(then.bytes_per_token) for now, then in costs]
+    if not ratios or min(ratios) <= 1:
+        return None
+    page = inputs.arguments.page_size or 1
+    low = tokens * min(ratios) // page * page
+    high = (tokens + page) * max(ratios) // page * page
+    nothing = Interval.of(0, unit="bytes")
+    free = facts.free_at_end.interval if facts.free_at_end else None
+    return Lever({"kv_cache_dtype": _FP8}, Interval(Fraction(low), Fraction(high), "tokens"), tokens, nothing, free)
+
+
+def _is_proportional(facts: Facts) -> bool:
+    """Whether pools grow with the budget in one proportion: no state slots and no pools with fixed parts."""
+    return not (facts.start.find("max_mamba_cache_size") or facts.start.find("state_pool_bytes") or facts.events("dsv4_pool"))
+
+
+def _is_fixed(facts: Facts) -> bool:
+    """Whether something other than the budget decides the capacity."""
+    return facts.limits.binding == "max_total_tokens" or facts.inputs.on_shared_memory

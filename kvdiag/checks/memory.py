@@ -1,0 +1,162 @@
+"""Who holds each rank's memory, from the free memory before loading to the last reading in the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvdiag.checks.inputs import CheckInputs
+from kvdiag.quantity import Interval
+from kvdiag.releases import parse_release
+from kvdiag.starts import Number, Start
+
+FREE = (
+    "pre_model_load_memory",
+    "available_gpu_memory",
+    "memory_after_pool",
+    "memory_before_graphs",
+    "memory_after_graphs",
+    "memory_after_start",
+)
+"""Names of numbers that are readings of free memory."""
+
+INDEX_BYTES = 4
+"""The request table holds int32 (``ReqToTokenPool``, ``srt/mem_cache/memory_pool.py``)."""
+
+EXTRA_COLUMNS = 4
+"""Columns of the request table beyond the context (``extra_max_context_len``); draft tokens come on top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of one rank's memory; `part` is a word of the contract, `lines` where it stands in the log."""
+
+    part: str
+    interval: Interval
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The memory of one rank: `parts` add up to `total`, the memory free before loading.
+
+    ``context`` is what process groups took before that reading and lies outside of `total`. Only the remainder,
+    ``unexplained``, can be below zero: then two printed figures contradict each other or memory came back.
+    """
+
+    rank: str
+    total: Interval
+    parts: tuple[Part, ...]
+    context: Part | None = None
+
+    def get(self, part: str) -> Interval | None:
+        """The interval of one part, None where the rank has none."""
+        return next((p.interval for p in self.parts if p.part == part), None)
+
+
+def ledgers_of(inputs: CheckInputs) -> tuple[Ledger, ...]:
+    """A ledger for each rank whose free memory before loading is known."""
+    return tuple(ledger for rank in inputs.start.ranks if (ledger := _ledger(inputs, rank)))
+
+
+def free_readings(start: Start, rank: str) -> list[Number]:
+    """Every reading of free memory of a rank, in the order of the log."""
+    found = [n for n in start.numbers if n.name in FREE and n.rank == rank and n.interval is not None]
+    return sorted(found, key=lambda number: (number.path, number.line))
+
+
+def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
+    start = inputs.start
+    reading = next((r for r in inputs.readings if r.rank == rank), None)
+    if reading is None or reading.total is None:
+        return None
+    parts = [
+        _sum(start, "weights", rank, ("weight_memory",), "target"),
+        _sum(start, "draft_weights", rank, ("weight_memory",), "draft"),
+        _sum(start, "kv_pool", rank, ("kv_pool_bytes",), "target"),
+        _sum(start, "draft_kv", rank, ("kv_pool_bytes",), "draft"),
+        _sum(start, "state", rank, ("state_pool_bytes",), None),
+        _table_part(inputs, rank),
+        _sum(start, "graphs", rank, ("graph_memory",), None),
+    ]
+    known = [part for part in parts if part is not None]
+    last = free_readings(start, rank)
+    if last and last[-1].interval is not None and last[-1].name != "pre_model_load_memory":
+        known.append(Part("headroom", last[-1].interval, (last[-1].line,)))
+    remainder = reading.total
+    for part in known:
+        remainder = remainder - part.interval
+    known.append(Part("unexplained", remainder))
+    init = start.first("distributed_init_memory", rank=rank)
+    context = Part("context", init.interval, (init.line,)) if init and init.interval else None
+    return Ledger(rank, reading.total, tuple(known), context)
+
+
+def _sum(start: Start, part: str, rank: str, names: tuple[str, ...], role: str | None) -> Part | None:
+    """Numbers of these names and that role added up; a number without a role counts as the target's."""
+    found = [
+        n
+        for n in start.numbers
+        if n.name in names and n.rank == rank and n.interval is not None and (role is None or (n.role or "target") == role)
+    ]
+    if not found:
+        return None
+    total = Interval.of(0, unit="bytes")
+    for number in found:
+        assert number.interval is not None
+        total = total + number.interval.with_unit("bytes")
+    return Part(part, total, tuple(n.line for n in found))
+
+
+def _table_part(inputs: CheckInputs, rank: str) -> Part | None:
+    """The request table, once the pools of that rank exist."""
+    if inputs.start.first("memory_after_pool", rank=rank) is None:
+        return None
+    table = request_table(inputs)
+    return Part("request_table", table) if table is not None else None
+
+
+def request_table(inputs: CheckInputs) -> Interval | None:
+    """Bytes of the table from request slot and position to cache row; None where slots or context are not known.
+
+    It is allocated outside the KV budget, rows x (context_len + 4 + draft tokens) x 4 bytes
+    (``ReqToTokenPool``, called by ``init_memory_pool``); from 0.5.11 there is one row more.
+    """
+    rows, context = _rows(inputs), context_length(inputs)
+    if rows is None or context is None:
+        return None
+    draft = inputs.arguments.speculative_num_draft_tokens or 0
+    columns = Interval.of(context + EXTRA_COLUMNS, context + EXTRA_COLUMNS + draft)
+    return (rows * columns * INDEX_BYTES).with_unit("bytes")
+
+
+def context_length(inputs: CheckInputs) -> int | None:
+    """The context length in force: printed, given as an argument, or the model's own."""
+    stated = inputs.start.first("context_len")
+    if stated is not None and isinstance(stated.value, int):
+        return stated.value
+    if inputs.arguments.context_length:
+        return inputs.arguments.context_length
+    return inputs.geometry.context_len or None if inputs.geometry else None
+
+
+def _rows(inputs: CheckInputs) -> Interval | None:
+    """Rows of the request table: what the scheduler reports, unless half the tokens was the smaller of the two."""
+    releases = inputs.candidates()
+    extra_low, extra_high = 0, 0
+    if releases:
+        extra_low = int(releases[0] >= parse_release("0.5.11"))
+        extra_high = int(releases[-1] >= parse_release("0.5.11"))
+    stated = inputs.start.first("max_running_requests")
+    tokens = inputs.start.first("max_total_num_tokens") or inputs.start.first("pool_tokens", role="target")
+    half = tokens.value // 2 if tokens and isinstance(tokens.value, int) else None
+    if stated is not None and isinstance(stated.value, int):
+        most = 4096 if stated.value == half else stated.value
+        return Interval.of(stated.value + extra_low, max(stated.value, most) + extra_high)
+    if inputs.arguments.max_running_requests:
+        return Interval.of(inputs.arguments.max_running_requests + extra_low, inputs.arguments.max_running_requests + extra_high)
+    context = context_length(inputs)
+    if half is None or context is None or not releases:
+        return None
+    slots = max(2048, min(half * 2 * 512 // context, 4096))
+    plus_one = parse_release("0.3.2") <= releases[-1] < parse_release("0.4.7")
+    return Interval.of(slots + extra_low, slots + max(extra_high, int(plus_one)))

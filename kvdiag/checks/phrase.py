@@ -1,0 +1,68 @@
+"""Sentences of the rules filled with the numbers of a log."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.quantity import GIB, Interval
+
+_SCALES: dict[str, tuple[float, int, str]] = {
+    "GiB": (GIB, 2, " GiB"),
+    "MiB": (2**20, 0, " MiB"),
+    "GB": (1e9, 2, " GB"),
+    "percent": (0.01, 0, " %"),
+    "ratio": (1, 2, ""),
+    "f3": (1, 3, ""),
+    "f4": (1, 4, ""),
+    "n": (1, 0, ""),
+    "n1": (1, 1, ""),
+    "n2": (1, 2, ""),
+    "x": (1, 1, "x"),
+}
+"""Format word of a template to (divisor, decimals, unit behind the figure)."""
+
+
+def fill(sentences: Iterable[str], values: Mapping[str, Any]) -> str:
+    """The sentences joined by blanks; one that asks for a value the log does not have (None or absent) is left out.
+
+    Raises KeyError for an unknown format word: the rules are at fault then.
+    """
+    return " ".join(filled for sentence in sentences if (filled := _sentence(sentence, values)) is not None)
+
+
+def names(sentence: str) -> list[str]:
+    """The values a sentence asks for."""
+    return [name for _, name, _, _ in string.Formatter().parse(sentence) if name]
+
+
+def _sentence(sentence: str, values: Mapping[str, Any]) -> str | None:
+    parts: list[str] = []
+    for text, name, word, _ in string.Formatter().parse(sentence):
+        parts.append(text)
+        if name is None:
+            continue
+        value = values.get(name)
+        if value is None:
+            return None
+        parts.append(show(value, word or ""))
+    return "".join(parts)
+
+
+def show(value: Any, word: str) -> str:
+    """One value under a format word; an interval whose ends print alike is one figure, a printed figure its middle."""
+    if not word or isinstance(value, str):
+        return str(value)
+    divisor, decimals, unit = _SCALES[word]
+    if not isinstance(value, Interval):
+        return _figure(float(value) / divisor, decimals) + unit
+    low, high = (float(bound / Fraction(divisor)) for bound in (value.low, value.high))
+    if high - low <= (5 * 10**-decimals if decimals else 0.5):
+        return _figure((low + high) / 2, decimals) + unit
+    return f"{_figure(low, decimals)} to {_figure(high, decimals)}{unit}"
+
+
+def _figure(number: float, decimals: int) -> str:
+    return f"{number:,.{decimals}f}"

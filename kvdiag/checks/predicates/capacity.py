@@ -1,0 +1,397 @@
+"""What the pool holds, what caps it, and memory that is outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.facts import Facts, event_lines
+from kvdiag.checks.findings import Hit
+from kvdiag.checks.levers import keep, most_fraction, with_fp8
+from kvdiag.checks.memory import free_readings
+from kvdiag.checks.predicates.failure import progress_free
+from kvdiag.checks.predicates.startup import pool_below_context_line
+from kvdiag.quantity import GIB, Interval
+
+At = Mapping[str, float]
+
+
+def _largest(facts: Facts) -> Interval | None:
+    found = facts.limits.largest_request_tokens
+    if isinstance(found, dict):
+        return Interval.of(found["low"], found["high"], "tokens")
+    return Interval.of(found, unit="tokens") if found is not None else None
+
+
+def below_context(facts: Facts, at: At) -> Iterator[Hit]:
+    """One request of the full context length cannot fit the pool."""
+    tokens, context, event = facts.pool_tokens, facts.context, pool_below_context_line(facts)
+    if tokens is None or not context or tokens.high >= context or _is_refused(facts):
+        return
+    capacity = facts.number("max_total_num_tokens") or facts.number("pool_tokens")
+    needed = facts.cell * context if facts.cell is not None else None
+    lines = facts.lines(capacity, facts.number("context_len")) + (event_lines([event]) if event else ())
+    values = {
+        "tokens": tokens,
+        "context": context,
+        "largest": _largest(facts),
+        "share": tokens / context,
+        "needed": needed.with_unit("bytes") if needed else None,
+    }
+    gain = most_fraction(facts)
+    fits = gain is not None and gain.tokens.low >= context
+    if gain is not None and fits:
+        values["to"] = gain.change["mem_fraction_static"]
+        values["then"] = gain.tokens
+    yield Hit(tuple(dict.fromkeys(lines)), values, gain.to_dict() if gain and fits else None)
+
+
+def _is_refused(facts: Facts) -> bool:
+    return any(event.record.number("max_req_input_len") is not None for event in facts.events("input_too_long"))
+
+
+def input_refused(facts: Facts, at: At) -> Iterator[Hit]:
+    """A request was refused because the pool, not the context, is too small for it."""
+    for event in facts.events("input_too_long"):
+        limit, asked = event.record.number("max_req_input_len"), event.record.number("len")
+        if not isinstance(limit, int) or facts.pool_tokens is None:
+            continue
+        pool, context = facts.pool_tokens, facts.context
+        if context is not None and context <= pool.low:
+            continue
+        cell = facts.cell or _cell(facts)
+        values = {
+            "asked": asked,
+            "limit": limit,
+            "pool": pool,
+            "context": context,
+            "share": pool / context if context else None,
+            "pool_bytes": (pool * cell).with_unit("bytes") if cell else None,
+            "needed": (cell * (asked + 6)).with_unit("bytes") if cell and asked else None,
+            "count": len(facts.events("input_too_long")),
+        }
+        yield Hit(event_lines(facts.events("input_too_long"), 3), values)
+        return
+
+
+def _cell(facts: Facts) -> Interval | None:
+    from kvdiag.errors import CannotSizeError
+    from kvdiag.sizing import size
+
+    releases = facts.inputs.candidates()
+    if facts.inputs.geometry is None or not releases:
+        return None
+    try:
+        return Interval.of(size(facts.inputs.geometry, facts.inputs.arguments, releases[-1]).bytes_per_token, unit="bytes")
+    except CannotSizeError:
+        return None
+
+
+def context_refused(facts: Facts, at: At) -> Iterator[Hit]:
+    """Requests were refused or cut at the context length, which the pool could hold."""
+    events = facts.events("input_too_long")
+    for event in events:
+        limit = event.record.number("context_len") or event.record.number("max_req_input_len")
+        if not isinstance(limit, int):
+            continue
+        pool_decides = facts.pool_tokens is not None and facts.context is not None and facts.pool_tokens.high < facts.context
+        if pool_decides or (event.record.number("context_len") is None and facts.pool_tokens is None):
+            continue
+        if event.record.number("context_len") is None and facts.context is None:
+            continue
+        yield Hit(event_lines(events, 3), {"limit": limit, "count": len(events)})
+        return
+
+
+def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
+    """The pool is small although far more memory stays free than the fraction leaves outside it."""
+    free, tokens = facts.free_at_end, facts.pool_tokens
+    if free is None or free.interval is None or tokens is None or facts.inputs.on_shared_memory:
+        return
+    if facts.limits.binding == "max_total_tokens" or facts.arg("max_total_tokens"):
+        return
+    values: dict[str, Any] = {"free": free.interval, "tokens": tokens, "context": facts.context, "largest": _largest(facts)}
+    total, fraction = facts.total, facts.fraction
+    if total is not None and fraction is not None:
+        outside = total * (1 - Fraction(str(fraction)))
+        lost = free.interval - outside
+        if lost.low <= at["lost_gib"] * GIB:
+            return
+        values |= {"outside": outside, "lost": lost, "fraction": fraction}
+        yield Hit(facts.lines(free, facts.number("max_total_num_tokens")), values)
+        return
+    context = facts.context
+    small = context is not None and tokens.high < context / 2
+    if small and total is None and free.interval.low > at["idle_gib"] * GIB:
+        yield Hit(facts.lines(free, facts.number("max_total_num_tokens")), values)
+
+
+def full_requests(facts: Facts, at: At) -> Iterator[Hit]:
+    """What the capacity means in requests, where the request cap cannot be filled with long ones."""
+    tokens, context, cap = facts.tokens, facts.context, facts.cap
+    if not tokens or not context or not cap or tokens < context or cap * context <= tokens or cap > at["most_cap"]:
+        return
+    free = facts.free_at_end
+    values = {
+        "tokens": tokens,
+        "context": context,
+        "cap": cap,
+        "full": tokens / context,
+        "mean": tokens // cap,
+        "asked": cap * context,
+        "free": free.interval if free and free.name == "memory_after_start" else None,
+    }
+    yield Hit(facts.lines(facts.number("max_total_num_tokens"), facts.number("max_running_requests")), values)
+
+
+def never_filled(facts: Facts, at: At) -> Iterator[Hit]:
+    """So few requests are allowed that part of the pool can never be in use."""
+    tokens, context, cap = facts.tokens, facts.context, facts.cap
+    if not tokens or not context or not cap:
+        return
+    live = cap * context
+    if live >= tokens * at["share"]:
+        return
+    radix = not facts.arg("disable_radix_cache") if facts.start.server_args else None
+    cell = facts.cell
+    values = {
+        "tokens": tokens,
+        "context": context,
+        "cap": cap,
+        "live": live,
+        "share": live / tokens,
+        "never": (cell * (tokens - live)).with_unit("bytes") if cell else None,
+        "off": "" if radix is False else None,
+        "on": "" if radix else None,
+        "unknown": "" if radix is None else None,
+    }
+    lines = facts.lines(facts.number("max_total_num_tokens"), facts.number("max_running_requests"))
+    yield Hit(lines, values, level="warning" if radix is False else "note")
+
+
+def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
+    """Memory that stays free after everything is in place, and what it would hold."""
+    free, total = facts.free_at_end, facts.total
+    if free is None or free.interval is None or facts.inputs.on_shared_memory or not _is_last(facts):
+        return
+    if total is None:
+        if free.interval.low > at["idle_gib"] * GIB and facts.tokens:
+            yield Hit(facts.lines(free), {"free": free.interval, "blind": ""})
+        return
+    if free.interval.low <= keep(total) + at["worth_gib"] * GIB:
+        return
+    lever, used = most_fraction(facts), _used_after_pools(facts)
+    values: dict[str, Any] = {"free": free.interval, "share": free.interval / total, "used": used}
+    if lever is not None:
+        values |= {"to": lever.change["mem_fraction_static"], "now": facts.fraction, "then": lever.tokens, "left": lever.left}
+        values["more"] = lever.tokens - Interval.of(lever.now, unit="tokens")
+    yield Hit(facts.lines(free), values, lever.to_dict() if lever else None)
+
+
+def _is_last(facts: Facts) -> bool:
+    """Whether the reading stands at the end of start-up: after graphs, or in the capacity line, of a start that lives."""
+    free = facts.free_at_end
+    return (
+        free is not None
+        and free.name in ("memory_after_start", "memory_after_graphs")
+        and not facts.events("crash", "graph_capture_failed")
+    )
+
+
+def _used_after_pools(facts: Facts) -> Interval | None:
+    """What start-up took after the pools (graphs, workspaces): the least head-room this log shows to be needed."""
+    rank = facts.free_at_end.rank if facts.free_at_end else None
+    if rank is None:
+        return None
+    readings = free_readings(facts.start, rank)
+    after = [n for n in readings if n.name == "memory_after_pool"]
+    if not after or after[-1].interval is None or readings[-1].interval is None or after[-1] is readings[-1]:
+        return None
+    return after[-1].interval - readings[-1].interval
+
+
+def little_headroom(facts: Facts, at: At) -> Iterator[Hit]:
+    """So little memory is left after start-up that a larger batch may not fit."""
+    free = facts.free_at_end
+    if free is None or free.interval is None or facts.inputs.on_shared_memory or facts.events("crash"):
+        return
+    if free.name not in ("memory_after_start", "memory_after_graphs") and not (facts.captures or facts.events("ready")):
+        return
+    left = free.interval
+    for event in facts.captures:
+        printed = progress_free(event.record.message)
+        if printed is not None and printed.low < left.low:
+            left = printed
+    if left.high < at["least_gib"] * GIB:
+        progress = event_lines(facts.captures[-1:]) if left is not free.interval else ()
+        yield Hit(tuple(dict.fromkeys((*facts.lines(free), *progress))), {"free": left, "fraction": facts.fraction})
+
+
+def request_table(facts: Facts, at: At) -> Iterator[Hit]:
+    """The request table takes a visible part of the memory outside the budget."""
+    table, after, pool = facts.request_table, facts.number("memory_after_pool", role="target"), facts.pool_bytes
+    if table is None or table.low < at["least_gib"] * GIB or facts.inputs.on_shared_memory:
+        return
+    values: dict[str, Any] = {"table": table, "context": facts.context, "rows": facts.cap}
+    if after is not None and after.interval is not None and pool is not None and pool.interval is not None:
+        before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
+        state = sum(
+            (n.interval.low for n in facts.start.numbers if n.name == "state_pool_bytes" and n.rank == after.rank and n.interval),
+            Fraction(0),
+        )
+        if before is not None and pool.rank == after.rank:
+            values["gap"] = before - pool.interval - after.interval - Interval.of(state, unit="bytes")
+    level = (
+        "warning"
+        if table.low >= at["warn_gib"] * GIB
+        and facts.arg("max_running_requests") is None
+        and (facts.total is None or table.low > facts.total.high / 50)
+        else "note"
+    )
+    yield Hit(facts.lines(after, facts.number("context_len"), facts.number("max_running_requests")), values, level=level)
+
+
+def unexplained_gap(facts: Facts, at: At) -> Iterator[Hit]:
+    """Memory went between loading and the end of the pools that no pool, state or table explains."""
+    if facts.inputs.on_shared_memory:
+        return
+    for after in facts.start.find("memory_after_pool", role="target")[:1]:
+        pool = facts.start.first("kv_pool_bytes", rank=after.rank, role="target")
+        before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
+        if (
+            pool is None
+            or pool.interval is None
+            or before is None
+            or after.interval is None
+            or facts.start.find("max_mamba_cache_size")
+        ):
+            return
+        gap = before - pool.interval - after.interval
+        table = facts.request_table
+        rest = gap - table if table is not None else gap
+        if table is None and facts.context is None and rest.low > at["gap_gib"] * GIB:
+            yield Hit(facts.lines(pool, after), {"gap": gap})
+        elif rest.low > at["gap_gib"] * GIB:
+            yield Hit(facts.lines(pool, after), {"gap": gap, "rest": rest, "table": table})
+
+
+def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
+    """--max-total-tokens, not memory, decides the capacity."""
+    if facts.limits.binding != "max_total_tokens" or facts.tokens is None:
+        return
+    cap = facts.arg("max_total_tokens")
+    sized = [n for n in facts.start.numbers if n.name == "full_max_total_num_tokens"]
+    profiled = [n.value for n in sized if isinstance(n.value, int)]
+    larger = max(profiled) if profiled and max(profiled) > facts.tokens else None
+    page = facts.inputs.arguments.page_size
+    rounded = cap - facts.tokens if isinstance(cap, int) and cap != facts.tokens else None
+    free = facts.free_at_end.interval if facts.free_at_end and not facts.inputs.on_shared_memory else None
+    values = {
+        "tokens": facts.tokens,
+        "cap": cap,
+        "profiled": larger,
+        "share": 1 - facts.tokens / larger if larger else None,
+        "rounded": rounded,
+        "page": page if rounded else None,
+        "free": free,
+    }
+    lines = facts.lines(facts.number("max_total_num_tokens") or facts.number("pool_tokens"), *sized[-1:], *sized[:1])
+    yield Hit(lines, values)
+
+
+def cap_has_no_effect(facts: Facts, at: At) -> Iterator[Hit]:
+    """--max-total-tokens is above what memory allows."""
+    for event in facts.events("max_total_tokens_clamped"):
+        profiled, asked = event.record.number("profiled value"), event.record.number("max_total_tokens")
+        if isinstance(profiled, int) and profiled > 0:
+            yield Hit(event_lines([event]), {"profiled": profiled, "asked": asked})
+            return
+
+
+def small_pool(facts: Facts, at: At) -> Iterator[Hit]:
+    """A pool of debug size, as usage shows it."""
+    tokens = facts.pool_tokens
+    if tokens is None or tokens.high >= at["tokens"] or facts.events("crash") or facts.start.server_args:
+        return
+    if facts.context is not None or not facts.activity.decode:
+        return
+    held = facts.activity.tokens_per_request
+    values = {
+        "tokens": tokens,
+        "running": max((b.running or 0 for b in facts.activity.decode), default=None),
+        "each": max(held) if held else None,
+    }
+    yield Hit(facts.activity.capacity_lines, values)
+
+
+def cap_reduced(facts: Facts, at: At) -> Iterator[Hit]:
+    """Fewer requests may run than were asked for, and only one line or none says so."""
+    for event in facts.events("max_running_requests_reduced"):
+        asked, given = event.record.number("max_running_requests requested"), event.record.number("max_running_requests")
+        if asked is not None and given is not None:
+            yield Hit(event_lines([event]), {"asked": asked, "given": given})
+            return
+    asked, given = facts.arg("max_running_requests"), facts.limits.max_running_requests
+    replicas = facts.inputs.arguments.dp_size if facts.inputs.arguments.enable_dp_attention else 1
+    if isinstance(asked, int) and given is not None and given < asked // replicas:
+        yield Hit(facts.lines(facts.number("max_running_requests")), {"asked": asked // replicas, "given": given})
+
+
+def cap_by_speculation(facts: Facts, at: At) -> Iterator[Hit]:
+    """Speculative decoding set the request cap to its own default."""
+    for event in facts.events("max_running_requests_reduced"):
+        if "speculative decoding" in event.record.message:
+            yield Hit(event_lines([event]), {"cap": facts.cap})
+            return
+
+
+def page_rounding(facts: Facts, at: At) -> Iterator[Hit]:
+    """Pages so large that rounding takes a visible part of a small pool or of short requests."""
+    page, tokens = facts.inputs.arguments.page_size, facts.tokens
+    held = facts.activity.tokens_per_request
+    if not page or page < at["page"] or not tokens:
+        return
+    mean = sum(held) / len(held) if held else None
+    if mean is None or mean >= page * at["pages"]:
+        return
+    yield Hit(facts.lines(facts.number("max_total_num_tokens")), {"page": page, "mean": mean, "waste": page // 2})
+
+
+def replicas_on_one_card(facts: Facts, at: At) -> Iterator[Hit]:
+    """Pools of different sizes follow each other where one server makes one."""
+    if not facts.siblings or facts.start is not facts.siblings[0]:
+        return
+    bare = [start for start in facts.siblings if not start.server_args and start.first("pool_tokens")]
+    found = [number for start in bare if (number := start.first("pool_tokens")) is not None]
+    if len(found) >= at["pools"] and len({number.value for number in found}) >= at["pools"]:
+        yield Hit(facts.lines(*found), {"count": len(found), "sizes": ", ".join(f"{number.value:,}" for number in found)})
+
+
+def fp8_cache(facts: Facts, at: At) -> Iterator[Hit]:
+    """What an FP8 KV cache would hold, where the pool binds."""
+    if not _pool_binds(facts):
+        return
+    lever = with_fp8(facts)
+    if lever is not None:
+        values = {"now": lever.now, "then": lever.tokens, "factor": lever.tokens / lever.now}
+        yield Hit(facts.lines(facts.number("max_total_num_tokens")), values, lever.to_dict())
+
+
+def _pool_binds(facts: Facts) -> bool:
+    """Whether the scheduler lines show the pool as the limit, or the pool is below one context."""
+    if facts.activity.retractions:
+        return True
+    from kvdiag.checks.binding import bindings
+
+    return bindings(facts).get("kv_pool", 0) >= 0.1
+
+
+def print_resolution(facts: Facts, at: At) -> Iterator[Hit]:
+    """The pool is so small that its printed size is 0.00."""
+    pool = facts.pool_bytes
+    if pool is None or pool.interval is None or pool.interval.low > 0 or facts.inputs.on_shared_memory:
+        return
+    free = facts.free_at_end.interval if facts.free_at_end else None
+    values = {"tokens": facts.pool_tokens, "most": pool.interval, "free": free, "cap": facts.arg("max_total_tokens")}
+    yield Hit(facts.lines(pool), values)

@@ -1,0 +1,243 @@
+"""Starts that did not come up, and processes that died."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.facts import Facts, event_lines
+from kvdiag.checks.findings import Hit
+from kvdiag.quantity import GIB, Interval, printed_interval
+from kvdiag.starts import Event
+
+At = Mapping[str, float]
+_SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
+_TRIED = re.compile("Tried to allocate " + _SIZE)
+_TOTAL = re.compile(r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?)")
+_FREE = re.compile("of which " + _SIZE + " is free")
+_UNALLOCATED = re.compile(_SIZE + " is reserved by PyTorch but unallocated")
+_PROGRESS = re.compile(r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB")
+_UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
+_OOM = ("out of memory", "OutOfMemoryError", "Tried to allocate")
+
+
+def _bytes(found: re.Match[str] | None) -> Fraction | None:
+    return Fraction(found.group(1)) * _UNITS[found.group(2)] if found else None
+
+
+def _is_up(facts: Facts) -> bool:
+    return bool(facts.events("ready") or facts.start.batches)
+
+
+def _start_seen(facts: Facts) -> bool:
+    return bool(facts.start.server_args or facts.start.find("pre_model_load_memory") or facts.start.find("available_gpu_memory"))
+
+
+def _ooms(facts: Facts) -> list[Event]:
+    """Device allocators out of memory, wherever the text stands: alone, behind an exception's name, in a capture failure."""
+    found = facts.events("out_of_memory")
+    found += [e for e in facts.events("graph_capture_failed", "crash") if any(mark in e.record.message for mark in _OOM)]
+    return sorted(found, key=lambda event: event.record.line.number)
+
+
+def _first_line(facts: Facts, *names: str) -> float:
+    lines = [n.line for name in names for n in facts.start.find(name)]
+    return min(lines, default=float("inf"))
+
+
+def _phase(facts: Facts, event: Event) -> str:
+    """Where in the life of the server an event stands: loading, pools, capture or serving."""
+    line = event.record.line.number
+    served = min([b.line for b in facts.activity.batches] + list(event_lines(facts.events("ready"))), default=float("inf"))
+    if line > served:
+        return "serving"
+    if event.kind == "graph_capture_failed" or any(e.record.line.number < line for e in facts.captures):
+        return "capture"
+    if _first_line(facts, "memory_before_graphs", "memory_after_pool") < line:
+        return "capture"
+    if _first_line(facts, "available_gpu_memory") < line:
+        return "pools"
+    return "loading" if _first_line(facts, "pre_model_load_memory") < line else "unknown"
+
+
+def _oom_values(facts: Facts, event: Event) -> dict[str, Any]:
+    text = event.record.message
+    total = _TOTAL.search(text)
+    tried, free = _bytes(_TRIED.search(text)), _bytes(_FREE.search(text))
+    values: dict[str, Any] = {
+        "tried": tried,
+        "gpu": total.group(1) if total else None,
+        "card": total.group(2) if total else None,
+        "free": free,
+        "unallocated": _bytes(_UNALLOCATED.search(text)),
+        "short": tried - free if tried is not None and free is not None and tried > free else tried,
+    }
+    return values | _feasible_below(facts, values["short"])
+
+
+def _feasible_below(facts: Facts, short: Fraction | None) -> dict[str, Any]:
+    """The fractions under which what was short would fit: the weights bound them from below."""
+    total, available, fraction = facts.total, facts.available, facts.fraction
+    if total is None or available is None or fraction is None or short is None:
+        return {"fraction": fraction}
+    least = 1 - available.high / total.low
+    most = Fraction(str(fraction)) - short / total.high
+    if most <= least:
+        return {"fraction": fraction, "least": float(least), "impossible": ""}
+    return {"fraction": fraction, "least": float(least), "most": float(most)}
+
+
+def capture_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """Graphs could not be captured for lack of device memory."""
+    for event in _ooms(facts):
+        if _phase(facts, event) == "capture" or "apture" in event.record.message.partition(":")[0]:
+            yield Hit(event_lines([event]), _oom_values(facts, event))
+            return
+
+
+def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
+    """Capture failed and no allocator ran out: another exception, or none named."""
+    if _ooms(facts) or _is_up(facts):
+        return
+    failed = facts.events("graph_capture_failed")
+    began = facts.start.find("memory_before_graphs") or facts.captures
+    died = facts.events("crash", "exception")
+    if not failed and not (began and died):
+        return
+    if not failed and facts.start.find("memory_after_graphs") and not facts.captures:
+        return
+    begin = min(_first_line(facts, "memory_before_graphs"), *(e.record.line.number for e in facts.captures), float("inf"))
+    named = [e for e in facts.events("exception") if not failed or e.record.line.number != failed[0].record.line.number]
+    named = [e for e in named if "apture" not in e.record.message and (failed or e.record.line.number > begin)]
+    lines = event_lines([*failed, *named, *([] if failed else died)], 4)
+    if not failed and (not died or died[-1].record.line.number < begin):
+        return
+    yield Hit(lines, {"exception": _named(named), "free": _free_at_capture(facts), "compile": _compile(facts, failed)})
+
+
+def _named(events: list[Event]) -> str | None:
+    return events[0].record.message.strip()[:200] if events else None
+
+
+def _compile(facts: Facts, failed: list[Event]) -> str | None:
+    if facts.arg("enable_torch_compile") is False:
+        return None
+    return "--enable-torch-compile" if facts.arg("enable_torch_compile") or failed else None
+
+
+def progress_free(text: str) -> Interval | None:
+    """The last free memory in a progress bar of graph capture."""
+    found = _PROGRESS.findall(text)
+    return printed_interval(found[-1], "GiB") if found else None
+
+
+def _free_at_capture(facts: Facts) -> Interval | None:
+    """The last free memory printed while capturing."""
+    for event in reversed(facts.captures):
+        free = progress_free(event.record.message)
+        if free is not None:
+            return free
+    readings = facts.start.find("memory_before_graphs") or facts.start.find("memory_after_pool")
+    return readings[-1].interval if readings else None
+
+
+def loading_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """The weights themselves did not fit."""
+    for event in _ooms(facts):
+        if _phase(facts, event) in ("loading", "pools"):
+            yield Hit(event_lines([event]), _oom_values(facts, event))
+            return
+
+
+def serving_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """A batch did not fit outside the pools while the server ran."""
+    for event in _ooms(facts):
+        if _phase(facts, event) == "serving":
+            free = facts.free_at_end.interval if facts.free_at_end else None
+            values = _oom_values(facts, event) | {"left": free, "chunk": facts.whole("chunked_prefill_size")}
+            yield Hit(event_lines([event]), values)
+            return
+
+
+def unplaced_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """An allocator ran out and the excerpt does not tell when."""
+    for event in _ooms(facts):
+        if _phase(facts, event) == "unknown" and "apture" not in event.record.message.partition(":")[0]:
+            yield Hit(event_lines([event]), _oom_values(facts, event))
+            return
+
+
+def host_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """The host pool of the hierarchical cache does not fit the host."""
+    for event in facts.events("no_host_memory"):
+        asked, free = event.record.interval("Requesting"), event.record.interval("only have")
+        if asked is None or free is None:
+            continue
+        reserve = Interval.of(at["reserve_gib"] * GIB, unit="bytes")
+        usable = free - reserve
+        ranks = (facts.arg("tp_size") or 0) if facts.start.server_args else 0
+        values = {
+            "asked": asked,
+            "free": free,
+            "reserve": reserve,
+            "usable": usable,
+            "size": int(usable.low / 10**9) if usable.low > 0 else 0,
+            "ranks": ranks if ranks > 1 else None,
+        }
+        yield Hit(event_lines([event]), values)
+        return
+
+
+def unbalanced(facts: Facts, at: At) -> Iterator[Hit]:
+    """Start-up refused because the ranks' free memory differs by more than a tenth."""
+    for event in facts.events("memory_unbalanced"):
+        smallest = event.record.interval("min_per_gpu_memory") or event.record.interval("pre_model_load_memory")
+        here = event.record.interval("local_gpu_memory")
+        apart = 1 - smallest.low / here.high if smallest and here and here.low > 0 else None
+        yield Hit(
+            event_lines([event]),
+            {"smallest": smallest, "here": here, "apart": apart, "idle": here - smallest if smallest and here else None},
+        )
+        return
+
+
+def other_ranks_died(facts: Facts, at: At) -> Iterator[Hit]:
+    """A rank waited at the barrier after loading for ranks that had died."""
+    events = facts.events("load_barrier")
+    if events:
+        yield Hit(event_lines(events), {"rank": events[0].record.number("tp_rank")})
+
+
+def hung(facts: Facts, at: At) -> Iterator[Hit]:
+    """The watchdog fired: a forward pass took longer than its limit."""
+    events = [e for e in facts.events("watchdog") if "imeout (" in e.record.message or "timeout (self" in e.record.message]
+    if events:
+        usages = [b for b in facts.activity.decode if b.usage is not None]
+        last = usages[-1].usage if usages else None
+        yield Hit(event_lines(events), {"seconds": events[0].record.number("self.watchdog_timeout"), "usage": last})
+
+
+def start_failed(facts: Facts, at: At) -> Iterator[Hit]:
+    """A start that ended in an exception which is no memory shortage."""
+    died = facts.events("crash", "exception")
+    if _is_up(facts) or not died or not _start_seen(facts) or _ooms(facts):
+        return
+    named = [e for e in facts.events("exception") if "KeyboardInterrupt" not in e.record.message]
+    reason = _named(named[-1:]) or (facts.last_exception[:200] or None)
+    yield Hit(event_lines([*named[-1:], *facts.events("crash")[:1]]), {"exception": reason, "free": _free_now(facts)})
+
+
+def _free_now(facts: Facts) -> Interval | None:
+    readings = facts.start.find("available_gpu_memory")
+    return readings[-1].interval if readings else None
+
+
+def died_serving(facts: Facts, at: At) -> Iterator[Hit]:
+    """A process of a running server died, or one whose start is not in the log."""
+    died = facts.events("crash")
+    if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts)):
+        return
+    named = facts.events("exception")
+    yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": _named(named[-1:])})

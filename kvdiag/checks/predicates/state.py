@@ -1,0 +1,131 @@
+"""State slots of recurrent and linear-attention layers: their share, and when they bind instead of KV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvdiag.checks.facts import Facts, event_lines
+from kvdiag.checks.findings import Hit
+from kvdiag.quantity import Interval
+
+At = Mapping[str, float]
+
+
+def _per_request(facts: Facts) -> tuple[int, int]:
+    """Slots one request may need, least and most: one without prefix cache, else three to five."""
+    if facts.arg("disable_radix_cache"):
+        return 1, 1
+    strategy = facts.arg("mamba_scheduler_strategy")
+    if strategy == "no_buffer":
+        return 3, 3
+    return 3, 5
+
+
+def _state_bytes(facts: Facts) -> Interval | None:
+    found = facts.number("state_pool_bytes")
+    return found.interval if found else None
+
+
+def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
+    """State slots allow fewer requests than the KV pool would hold."""
+    slots, tokens = facts.whole("max_mamba_cache_size"), facts.tokens
+    if not slots or not tokens:
+        return
+    least, most = _per_request(facts)
+    cap = facts.limits.max_running_requests
+    given = facts.arg("max_running_requests")
+    requests = Interval.of(slots // most, slots // least, "requests")
+    if requests.high < 1 or (cap is not None and given == cap and cap < requests.low):
+        return
+    each = tokens / float(requests.high)
+    states = _state_bytes(facts)
+    values: dict[str, Any] = {
+        "slots": slots,
+        "requests": requests if cap is None else cap,
+        "per": Interval.of(least, most),
+        "tokens": tokens,
+        "each": each,
+        "states": states,
+        "slot": (states / (slots + 1)) if states else None,
+        "context": facts.context,
+    }
+    yield Hit(
+        facts.lines(facts.number("max_mamba_cache_size"), facts.number("max_total_num_tokens") or facts.number("pool_tokens")),
+        values,
+    )
+
+
+def slots_below_one(facts: Facts, at: At) -> Iterator[Hit]:
+    """State slots divided by what a request needs give no request."""
+    for event in facts.events("no_memory_for_pool"):
+        record = event.record
+        slots, ratio = record.number("max_mamba_cache_size"), record.number("mamba_ratio")
+        allowed = record.number("max_num_reqs")
+        if slots is not None and ratio and allowed is not None:
+            yield Hit(event_lines([event]), {"slots": slots, "ratio": ratio, "allowed": allowed, "tokens": facts.tokens})
+            return
+        rest, each = record.interval("total_rest_memory"), record.interval("mamba_cache_per_req")
+        if rest is not None and each is not None:
+            yield Hit(event_lines([event]), {"slots": record.number("max_mamba_cache_size"), "rest": rest, "each": each})
+            return
+
+
+def capped_by_slots(facts: Facts, at: At) -> Iterator[Hit]:
+    """SGLang says itself that the request cap comes from the state slots."""
+    for event in facts.events("no_memory_for_pool", "max_running_requests_reduced"):
+        if "by the mamba state cache" not in event.record.message:
+            continue
+        slots, per, cap = (
+            event.record.number(name) for name in ("max_mamba_cache_size", "slots per request", "max_running_requests")
+        )
+        yield Hit(event_lines([event]), {"slots": slots, "per": per, "cap": cap if cap is not None else facts.cap})
+        return
+
+
+def slots_exhausted(facts: Facts, at: At) -> Iterator[Hit]:
+    """The state pool ran out while the server ran."""
+    for event in facts.events("no_memory_for_pool"):
+        if event.record.message.startswith(("Not enough space for mamba", "AssertionError: Not enough space for mamba")):
+            yield Hit(event_lines([event]), {"size": event.record.number("self.mamba_pool.size")})
+            return
+
+
+def waits_for_slots(facts: Facts, at: At) -> Iterator[Hit]:
+    """Requests wait with little KV in use because the state slots, or the cap derived from them, are taken."""
+    waiting = [
+        b
+        for b in facts.activity.batches
+        if b.queued
+        and b.state_usage is not None
+        and b.usage is not None
+        and b.state_usage.low >= at["slots"]
+        and b.usage.high < at["kv"]
+    ]
+    if not waiting:
+        return
+    last = waiting[-1]
+    held = last.state_slots / last.running if last.state_slots and last.running else None
+    values = {
+        "usage": last.usage,
+        "state_usage": last.state_usage,
+        "running": last.running,
+        "queued": last.queued,
+        "cap": facts.cap,
+        "held": held,
+    }
+    yield Hit(tuple(b.line for b in waiting[:4]), values)
+
+
+def ratio_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """The states take more of the budget than the KV cache."""
+    states, pool = _state_bytes(facts), facts.pool_bytes
+    if states is None or pool is None or pool.interval is None or pool.interval.low <= 0:
+        return
+    share = states / (states + pool.interval)
+    if share.low < at["share"]:
+        return
+    yield Hit(
+        facts.lines(facts.number("state_pool_bytes"), pool),
+        {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")},
+    )

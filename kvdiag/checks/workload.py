@@ -1,0 +1,163 @@
+"""Capacity in users: how many conversations of one kind a pool holds and the scheduler admits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.activity import Activity
+from kvdiag.checks.facts import Facts
+from kvdiag.errors import InputError
+from kvdiag.releases import Release, parse_release
+
+CLIP_MAX_NEW_TOKENS = 4096
+"""Most tokens of an answer that admission reserves for (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+
+_KEYS = ("prompt", "output", "concurrency", "shared_prefix")
+_MOST = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Conversations that are all alike: tokens of prompt and answer, how many at once, tokens of prompt all share.
+
+    `estimated` says what it was estimated from, empty where it was given.
+    """
+
+    prompt: int
+    output: int
+    concurrency: int | None = None
+    shared_prefix: int = 0
+    estimated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pool of `tokens` does with a workload, on one data-parallel replica.
+
+    `holds` conversations fit at full length; `admitted_at_opening` and `admitted_at_lowest` are what the scheduler lets
+    run at the largest and at the smallest reserve, None for releases whose rule is not known. `waits` is what of the
+    concurrency waits at the lowest reserve. `retracts_after` is the answer length, in tokens, at which that many
+    conversations fill the pool, None where they never do.
+    """
+
+    tokens: int
+    holds: int
+    admitted_at_opening: int | None
+    admitted_at_lowest: int | None
+    waits: int | None
+    retracts_after: int | None
+    capped_by: int | None
+    formula: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def parse_workload(text: str) -> Workload:
+    """``prompt=2000,output=500,concurrency=64,shared_prefix=800`` as a workload; raises InputError where it is not one."""
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = part.strip().partition("=")
+        if key not in _KEYS or not value.isascii() or not value.isdigit() or len(value) > 13 or int(value) > _MOST:
+            raise InputError(f"--workload: {part.strip()!r} is not understood; give whole numbers, as in prompt=2000,output=500")
+        given[key] = int(value)
+    if not given.get("prompt") or not given.get("output"):
+        raise InputError("--workload: needs prompt=N and output=N, both above zero")
+    if given.get("shared_prefix", 0) >= given["prompt"]:
+        raise InputError("--workload: shared_prefix must be smaller than prompt")
+    return Workload(given["prompt"], given["output"], given.get("concurrency"), given.get("shared_prefix", 0))
+
+
+def reserve_ratios(releases: Iterable[Release], conservativeness: float) -> tuple[Fraction, Fraction] | None:
+    """The share of an answer that admission keeps back, at the opening and at the least (``NewTokenRatioTracker``).
+
+    None where the releases do not share one rule: 0.3.5 and later take 0.7 x conservativeness, falling to 0.14 of it.
+    """
+    known = list(releases)
+    if not known or min(known) < parse_release("0.3.5"):
+        return None
+    first = min(Fraction(7, 10) * Fraction(str(conservativeness)), Fraction(1))
+    return first, min(first * Fraction(14, 100), Fraction(1))
+
+
+def plan(
+    workload: Workload,
+    tokens: int,
+    *,
+    page: int = 1,
+    cap: int | None = None,
+    ratios: tuple[Fraction, Fraction] | None = None,
+) -> Plan:
+    """What a pool of `tokens` does with the workload (``PrefillAdder.add_one_req``, ``ScheduleBatch.check_decode_mem``)."""
+    shared = workload.shared_prefix // page * page
+    room = tokens - shared
+    own_prompt = _pages(workload.prompt - shared, page)
+    whole = _pages(workload.prompt - shared + workload.output, page)
+    holds = max(0, room // whole)
+    opening = lowest = None
+    if ratios is not None:
+        opening, lowest = (_admitted(workload, room, own_prompt, shared, ratio) for ratio in ratios)
+        if cap is not None:
+            opening, lowest = min(opening, cap), min(lowest, cap)
+    running = min(n for n in (lowest, cap, workload.concurrency, room // max(1, own_prompt)) if n is not None)
+    retracts = room // running - own_prompt if running > holds and running > 0 else None
+    waits = max(0, workload.concurrency - running) if workload.concurrency is not None else None
+    capped = cap if cap is not None and running == cap else None
+    formula = "admit while prompt + min(max_new_tokens, 4096) < free - sum(min(max_new_tokens - written, 4096) x new_token_ratio)"
+    return Plan(tokens, holds, opening, lowest, waits, retracts, capped, formula)
+
+
+def _admitted(workload: Workload, room: int, own_prompt: int, shared: int, ratio: Fraction) -> int:
+    """How many run when the next is refused: it is charged its prompt and answer whole, each running one its reserve."""
+    answer = min(workload.output, CLIP_MAX_NEW_TOKENS)
+    needed = workload.prompt - shared + answer
+    if needed >= room:
+        return 0
+    each = own_prompt + answer * ratio
+    return math.ceil((room - needed) / each)
+
+
+def _pages(tokens: int, page: int) -> int:
+    return -(-tokens // page) * page
+
+
+def plan_for(facts: Facts, workload: Workload | None) -> tuple[Workload, Plan] | None:
+    """The plan of this start's pool for a workload, or for the one its scheduler lines suggest; None without either."""
+    told = workload or estimate(facts.activity)
+    if told is None or not facts.tokens:
+        return None
+    arguments = facts.inputs.arguments
+    replicas = arguments.dp_size if arguments.enable_dp_attention else 1
+    if told.concurrency is not None and replicas > 1:
+        told = replace(told, concurrency=-(-told.concurrency // replicas))
+    conservativeness = facts.arg("schedule_conservativeness")
+    ratios = reserve_ratios(
+        facts.inputs.candidates(),
+        conservativeness if isinstance(conservativeness, (int, float)) and conservativeness > 0 else 1.0,
+    )
+    return told, plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios)
+
+
+def estimate(activity: Activity) -> Workload | None:
+    """The workload that the scheduler lines suggest: prompts by sequence, answers by what running requests hold.
+
+    None where too few lines tell. A request in the middle of its answer holds the prompt and half of it, on average.
+    """
+    prompts = [batch for batch in activity.prefill if batch.new_seq and (batch.new_tokens or 0) + (batch.cached or 0) > 8]
+    held = activity.tokens_per_request
+    sequences = sum(batch.new_seq or 0 for batch in prompts)
+    if not sequences or len(held) < 10:
+        return None
+    cached = sum(batch.cached or 0 for batch in prompts)
+    prompt = (sum(batch.new_tokens or 0 for batch in prompts) + cached) // sequences
+    mean = sum(held) / len(held)
+    shared = min(cached // sequences, max(0, prompt - 1))
+    output = round(2 * max(0.0, mean - (prompt - shared)))
+    if prompt < 1 or output < 1:
+        return None
+    return Workload(prompt, output, None, shared, f"{sequences:,} sequences in prefill lines and {len(held):,} decode lines")

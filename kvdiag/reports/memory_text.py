@@ -1,0 +1,65 @@
+"""Who holds a rank's memory, as a bar and a waterfall of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from kvdiag.checks.memory import Ledger, Part
+from kvdiag.quantity import GIB, Interval
+from kvdiag.reports.paint import Paint
+
+_MARKS = {
+    "weights": ("#", "weights"),
+    "draft_weights": ("%", "draft weights"),
+    "kv_pool": ("=", "KV pool"),
+    "draft_kv": ("-", "draft KV"),
+    "state": ("s", "state slots"),
+    "request_table": ("t", "request table"),
+    "graphs": ("+", "graphs"),
+    "unexplained": ("?", "unexplained"),
+    "headroom": (".", "free at the end"),
+}
+_ORDER = tuple(_MARKS)
+_BAR = 24
+
+
+def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
+    """The memory of the rank with the least head-room; other ranks differ by what the findings say."""
+    if not ledgers:
+        return
+    ledger = min(ledgers, key=lambda each: each.get("headroom").low if each.get("headroom") else each.total.low)  # type: ignore[union-attr]
+    total = _middle(ledger.total)
+    if total <= 0:
+        return
+    yield ""
+    others = f", the fullest of {len(ledgers)}" if len(ledgers) > 1 else ""
+    yield paint.bold(f"Memory of {ledger.rank or 'the only rank'}{others}") + f": {_gib(ledger.total)} free before loading"
+    parts = sorted(ledger.parts, key=lambda part: _ORDER.index(part.part))
+    cells = max(20, min(paint.width, 100) - 4)
+    yield "  " + "".join(_MARKS[part.part][0] * round(max(0.0, _middle(part.interval)) / total * cells) for part in parts)
+    before = ledger.total
+    if ledger.context is not None:
+        yield f"    process groups (before that) {_gib(ledger.context.interval)}"
+    for part in parts:
+        yield _row(part, before, total)
+        before = before - part.interval if part.part not in ("unexplained", "headroom") else before
+
+
+def _row(part: Part, before: Interval, total: float) -> str:
+    mark, name = _MARKS[part.part]
+    start = round(max(0.0, 1 - _middle(before) / total) * _BAR)
+    length = round(max(0.0, _middle(part.interval)) / total * _BAR)
+    where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
+    return f"  {mark} {name:<16} {_gib(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
+
+
+def _middle(interval: Interval) -> float:
+    return float((interval.low + interval.high) / 2)
+
+
+def _gib(interval: Interval) -> str:
+    low, high = (f"{float(bound / Fraction(GIB)):.2f}" for bound in (interval.low, interval.high))
+    if float(high) - float(low) <= 0.03:
+        return f"{_middle(interval) / GIB:.2f} GiB"
+    return f"{low} to {high} GiB"

@@ -1,0 +1,42 @@
+"""Lines without SGLang's prefix that still tell what happened: exceptions, allocators out of memory, capture progress."""
+
+from __future__ import annotations
+
+import re
+
+from kvdiag.lines import Record
+
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+_OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError")
+_OPENINGS = {
+    "Loaded weights leave no GPU memory": "no_memory_for_pool",
+    "Not enough memory. Please try to increase": "no_memory_for_pool",
+    "Capture cuda graph failed": "graph_capture_failed",
+    "Capture CUDA graph failed": "graph_capture_failed",
+}
+"""Beginnings of SGLang's own errors that stay certain when the rest of the text is cut off or reworded."""
+
+_OPENED = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): )?({'|'.join(map(re.escape, _OPENINGS))})")
+_CAPTURING = re.compile(r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem=")
+
+SGLANG_KINDS = frozenset(_OPENINGS.values())
+"""Kinds that show by themselves that the log is SGLang's."""
+
+
+def loose_kind(record: Record) -> str:
+    """The kind of event a record without a family reports; empty for none. SGLANG_KINDS name what only SGLang prints.
+
+    ``out_of_memory`` is a device allocator's failure, ``exception`` the last line of a traceback, ``capturing`` a
+    progress line of graph capture.
+    """
+    text = record.message[:4000]
+    told = _OPENED.match(text)
+    if told:
+        return _OPENINGS[told[1]]
+    if any(mark in text for mark in _OUT_OF_MEMORY) and not record.prefixed:
+        return "out_of_memory"
+    if "avail_mem=" in text and _CAPTURING.search(text):
+        return "capturing"
+    if not record.prefixed and _EXCEPTION.match(text.lstrip()):
+        return "exception"
+    return ""

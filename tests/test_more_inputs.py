@@ -1,0 +1,130 @@
+"""Workloads in users, other sources beside the log, Markdown and masking."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvdiag
+from kvdiag.checks.workload import Workload, parse_workload, plan, reserve_ratios
+from kvdiag.errors import InputError
+from kvdiag.outside.gpu import read_gpu
+from kvdiag.outside.metrics import read_metrics
+from kvdiag.outside.server_info import server_info
+from kvdiag.releases import parse_release
+from kvdiag.reports.markdown_report import escaped, render
+from kvdiag.reports.mask import Mask
+from tests.conftest import FIXTURES, SHARED
+
+KIMI = FIXTURES / "scenarios" / "kimi-k2.5-f0.85" / "server.log"
+NOW = reserve_ratios([parse_release("0.5.9")], 1.0)
+
+
+def test_scenario_5_24094_tokens_hold_37_requests_of_640_tokens_and_27_of_64_wait():
+    planned = plan(Workload(500, 140, 64), 24_094)
+    assert planned.holds == 37
+    assert 64 - planned.holds == 27
+
+
+def test_the_reserve_falls_from_0_7_to_a_seventh_of_it_and_conservativeness_scales_it():
+    assert (Fraction(7, 10), Fraction(98, 1000)) == NOW
+    assert reserve_ratios([parse_release("0.5.9")], 2.0)[0] == 1
+    assert reserve_ratios([parse_release("0.2.5"), parse_release("0.5.9")], 1.0) is None
+
+
+@given(st.integers(1, 5000), st.integers(1, 9000), st.integers(100, 10**6), st.sampled_from([1, 16, 64]))
+def test_a_plan_admits_no_more_than_the_rule_and_never_fewer_at_the_lower_reserve(prompt, output, tokens, page):
+    planned = plan(Workload(prompt, output), tokens, page=page, ratios=NOW)
+    assert planned.admitted_at_opening <= planned.admitted_at_lowest
+    answer = min(output, 4096)
+    for admitted, ratio in zip((planned.admitted_at_opening, planned.admitted_at_lowest), NOW, strict=True):
+        own = -(-prompt // page) * page
+
+        def fits(running, ratio=ratio, own=own):
+            return prompt + answer < tokens - running * (own + answer * ratio)
+
+        assert admitted == 0 or fits(admitted - 1)
+        assert not fits(admitted)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "prompt=2000", "prompt=x,output=5", "prompt=5,output=5,shared_prefix=5", "prompt=5,output=5,foo=1"]
+)
+def test_a_workload_that_is_none_is_refused_with_an_example(text):
+    with pytest.raises(InputError):
+        parse_workload(text)
+
+
+def test_explain_plans_the_workload_it_is_given(kvdiag):
+    done = kvdiag(
+        "explain", str(KIMI), "--workload", "prompt=2000,output=500,concurrency=256,shared_prefix=800", "--format", "json"
+    )
+    planned = json.loads(done.stdout)["starts"][0]["workload"]
+    assert planned["plan"]["holds"] == (116_171 - 800) // 1_700
+    assert planned["plan"]["waits"] == 256 - planned["plan"]["admitted_at_lowest"]
+
+
+def test_server_info_that_differs_from_the_log_is_a_finding():
+    stated = server_info(json.dumps({"max_total_num_tokens": 159_277, "tp_size": 8, "mem_fraction_static": 0.88}), "info")
+    from kvdiag.pipeline import explain
+
+    found = [f for f in explain([str(KIMI)], outside=stated).starts[0].findings if f.code == "KV901"]
+    assert {"max_total_num_tokens", "mem_fraction_static"} == {finding.title.split("another ")[1].split()[0] for finding in found}
+
+
+@pytest.mark.shared
+def test_the_info_and_metrics_of_the_real_servers_agree_with_their_logs():
+    from kvdiag.outside.server_info import read_server_info
+    from kvdiag.pipeline import explain
+
+    for info in sorted((SHARED / "real-logs").glob("*/*/server_info.json")):
+        stated = read_server_info(str(info))
+        metrics = info.parent / "metrics.txt"
+        if metrics.exists():
+            stated += read_metrics(str(metrics))
+        for start in explain([str(info.parent / "server.log")], outside=stated).starts:
+            assert "KV901" not in [finding.code for finding in start.findings], info
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 5000, "nothing"])
+def test_what_is_no_server_info_is_refused(text):
+    with pytest.raises(InputError):
+        server_info(text, "file")
+
+
+def test_nvidia_smi_gives_the_card_and_other_processes(tmp_path):
+    file = tmp_path / "smi.txt"
+    file.write_text(
+        "| 30%   35C    P8    20W / 450W |  17510MiB / 24564MiB |      0%      Default |\n"
+        "|    0   N/A  N/A      1234      C   /opt/other/trainer                  16384MiB |\n"
+        "|    0   N/A  N/A      4321      C   sglang::scheduler                    1024MiB |\n"
+    )
+    found = {stated.name: stated.value for stated in read_gpu(str(file))}
+    assert found["gpu_total"].low == 24_564 * 2**20
+    assert found["gpu_others"].low == 16_384 * 2**20
+
+
+def test_masking_replaces_the_same_by_the_same_and_leaves_numbers_alone():
+    text = "/home/anna/models/x at 10.1.2.3 and 10.1.2.3, http://box-7.corp:30000/v1, hf_abcdefghijkl, 0.5.9, 1,234.5 at 0.0.0.0"
+    masked = Mask()(text)
+    for secret in ("anna", "10.1.2.3", "box-7", "hf_abc"):
+        assert secret not in masked
+    assert masked.count("<address1>") == 2
+    assert "0.5.9, 1,234.5 at 0.0.0.0" in masked
+
+
+@given(st.text(max_size=60))
+def test_text_of_a_log_has_no_meaning_in_markdown(text):
+    shown = escaped(text)
+    assert "\n" not in shown
+    assert "<" not in shown
+
+
+def test_markdown_holds_the_findings_and_folds_the_rest():
+    text = render(kvdiag.explain(str(KIMI)))
+    assert "KV510" in text
+    assert text.count("<details>") == text.count("</details>") == 2
