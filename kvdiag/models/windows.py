@@ -94,7 +94,7 @@ def _where(values: Sequence[Any], wanted: Any) -> tuple[int, ...]:
 def _window(text: Mapping[str, Any], architecture: str) -> int | None:
     """``sliding_window_size``: some model classes return one less than the config's value."""
     keys = ("sliding_window_size", "sliding_window", "window_size", "attention_chunk_size")
-    size = next((text[key] for key in keys if isinstance(text.get(key), int)), None)
+    size: int | None = next((text[key] for key in keys if isinstance(text.get(key), int)), None)
     if size is None or isinstance(size, bool) or size <= 0:
         return None
     return size - 1 if architecture.startswith(_EXCLUSIVE) else size
