@@ -1,48 +1,74 @@
-"""What of a model's config decides the size of its KV cache."""
+"""What of a model's config decides the size of its KV cache, with the keys and defaults SGLang would read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.errors import ConfigError
 from kvdiag.models.config import ModelConfig
-
-_KV_HEADS = (
-    "n_head_kv",
-    "num_kv_heads",
-    "num_key_value_heads",
-    "multi_query_group_num",
-    "num_attention_groups",
+from kvdiag.models.context import context_length
+from kvdiag.models.defaults import text_values, vision_values
+from kvdiag.models.sparse import (
+    Compressed,
+    CompressedKeys,
+    Index,
+    SparseLayers,
+    compressed_keys_of,
+    compressed_of,
+    index_of,
+    sparse_layers_of,
 )
-_CONTEXT = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
-_STATEFUL = ("linear_attn_config", "linear_num_value_heads", "mamba_d_state", "ssm_state_size", "hybrid_override_pattern")
-_HYBRID_SWA = ("GptOss", "MiMoV2", "Llama4", "Step3p5", "Step3p7", "Gemma4")
+from kvdiag.models.state import StateShape, state_of
+from kvdiag.models.windows import Windows, is_gemma_4, windows_of
+
+_KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups")
+_FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The shape of attention, per layer and for the whole model (before any parallel split).
+    """The shape of attention of a model, before any parallel split and whatever the release.
 
-    `attention` is ``mha``, ``gqa``, ``mqa`` or ``mla``. For MLA `kv_lora_rank` and `qk_rope_head_dim` are set; for
-    the others `num_key_value_heads`, `head_dim` and `v_head_dim`. `context_len` is the model's own limit in tokens.
+    `attention` is a word for reports: ``mha``, ``gqa``, ``mqa``, ``mla``, ``dsa``, ``swa``, ``hybrid-swa``,
+    ``hybrid-state``, ``state``, ``minimax-sparse`` or ``dsv4``. `num_attention_layers` counts layers with a cache where
+    they differ from the model's. `head_dim` is as the config has it; `kv_lora_rank` is zero without a latent.
+    `context_len` is the model's own limit with transformers 4, `context_len_5` with transformers 5. `vision` is layers
+    and width of the image encoder. Which of these a release uses is decided in ``kvdiag.sizing``.
     """
 
     attention: str
     architecture: str
+    model_type: str
     num_hidden_layers: int
+    num_attention_layers: int
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     v_head_dim: int
     kv_lora_rank: int
     qk_rope_head_dim: int
+    swa_kv_lora_rank: int
+    swa_qk_rope_head_dim: int
     dtype: str
+    kv_cache_quant_algo: str
+    quantization: str
     context_len: int
+    context_len_5: int
+    num_nextn_predict_layers: int | None
+    vision: tuple[int, int] | None
+    windows: Windows | None = None
+    index: Index | None = None
+    state: StateShape | None = None
+    sparse: SparseLayers | None = None
+    compressed: Compressed | None = None
+    compressed_keys: CompressedKeys | None = None
+    dual_chunk: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in asdict(self).items()}
 
 
 def geometry_of(config: ModelConfig) -> Geometry:
@@ -51,46 +77,175 @@ def geometry_of(config: ModelConfig) -> Geometry:
     Raises CannotSizeError for architectures no formula covers, ConfigError where a needed key is missing or wrong.
     """
     architecture = config.architectures[0] if config.architectures else ""
-    _refuse_unknown(config, architecture)
-    heads = config.required("num_attention_heads", "n_head", "n_heads")
-    layers = config.required("num_hidden_layers", "n_layer", "n_layers")
-    if not heads or not layers:
-        raise ConfigError(f"{config.place}: num_attention_heads and num_hidden_layers must be above zero")
-    latent = config.integer("kv_lora_rank") or 0
-    kv_heads = _kv_heads(config, heads)
-    if latent:
-        attention = "mla"
-        head_dim = v_head_dim = 0
-    else:
-        attention = "mqa" if kv_heads == 1 else "gqa" if kv_heads < heads else "mha"
-        head_dim = config.integer("head_dim") or config.required("hidden_size", "n_embd") // heads
-        v_head_dim = config.integer("v_head_dim") or head_dim
-    return Geometry(
-        attention,
+    whole_text = architecture.startswith("Llava") and architecture.endswith("ForCausalLM")
+    given = config.whole if whole_text else config.text
+    text = text_values(config.whole, given)
+    read = replace(config, text=text)
+    layers = _layers(read, text)
+    state = state_of(text, architecture, layers, config.place)
+    heads = _heads(read, state)
+    kv_heads = _kv_heads(read, heads)
+    head_dim, v_head_dim = _dims(read, text, heads, state)
+    windows = windows_of(text, architecture, layers, head_dim, v_head_dim, config.place)
+    if is_gemma_4(text):
+        head_dim = v_head_dim = read.integer("global_head_dim") or head_dim
+        kv_heads = read.integer("num_global_key_value_heads") or kv_heads
+    compressed = compressed_of(text, architecture, config.place)
+    rope = 0 if text.get("use_mla_nope") else (read.integer("qk_rope_head_dim") or 0)
+    latent = 0 if compressed else (read.integer("kv_lora_rank") or 0)
+    shape = Geometry(
+        "",
         architecture,
+        str(text.get("model_type") or config.whole.get("model_type") or ""),
         layers,
+        _attention_layers(read, architecture, layers),
         heads,
         kv_heads,
         head_dim,
         v_head_dim,
         latent,
-        (config.integer("qk_rope_head_dim") or 0) if latent else 0,
-        str(config.text.get("dtype") or config.text.get("torch_dtype") or config.whole.get("torch_dtype") or "bfloat16"),
-        config.integer(*_CONTEXT) or 0,
+        rope if latent else 0,
+        read.integer("swa_kv_lora_rank") or latent,
+        (read.integer("swa_qk_rope_head_dim") or rope) if latent else 0,
+        _dtype(config, text),
+        _kv_algo(config),
+        _quantization(config, text),
+        context_length(text, transformers_5=False),
+        context_length(text, transformers_5=True),
+        read.integer("num_nextn_predict_layers"),
+        _vision(config),
+        windows,
+        index_of(text, layers, config.place) if latent else None,
+        state,
+        sparse_layers_of(text, config.whole, layers, config.place),
+        compressed,
+        compressed_keys_of(text, config.place),
+        isinstance(text.get("dual_chunk_attention_config"), Mapping),
     )
+    return replace(shape, attention=_word(shape))
+
+
+def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
+    """``num_hidden_layers``; Nemotron-H counts its pattern instead, DBRX and its kin use n_layers."""
+    pattern = text.get("layers_block_type") or text.get("hybrid_override_pattern")
+    if text.get("model_type") in ("nemotron_h", "nemotron_h_puzzle") and pattern:
+        return len(pattern)
+    layers = config.required("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if not layers:
+        raise ConfigError(f"{config.place}: num_hidden_layers must be above zero")
+    return layers
+
+
+def _heads(config: ModelConfig, state: StateShape | None) -> int:
+    names = ("num_attention_heads", "n_head", "n_heads")
+    if state is not None and not state.attention_layers:
+        return config.integer(*names) or 0
+    heads = config.required(*names)
+    if not heads:
+        raise ConfigError(f"{config.place}: num_attention_heads must be above zero")
+    return heads
 
 
 def _kv_heads(config: ModelConfig, heads: int) -> int:
-    if config.text.get("multi_query") is True:
+    """All KV heads of a layer (``ModelConfig.get_total_num_kv_heads``, 0.3.1 and newer)."""
+    text = config.text
+    new_falcon = text.get("model_type") in _FALCON and text.get("new_decoder_architecture")
+    if text.get("multi_query") is True and not new_falcon:
         return 1
+    inner = text.get("attn_config")
+    if text.get("model_type") in ("mpt", "dbrx") and isinstance(inner, Mapping) and isinstance(inner.get("kv_n_heads"), int):
+        return int(inner["kv_n_heads"])
+    if text.get("model_type") == "nemotron-nas":
+        return _nas_heads(config, heads)
     return config.integer(*_KV_HEADS) or heads
 
 
-def _refuse_unknown(config: ModelConfig, architecture: str) -> None:
-    for key in _STATEFUL:
-        if config.text.get(key):
-            raise CannotSizeError(f"cannot size this architecture: {architecture or 'the model'} keeps state ({key})")
-    if config.text.get("index_topk"):
-        raise CannotSizeError(f"cannot size this architecture: {architecture} has a sparse-attention index")
-    if architecture.startswith(_HYBRID_SWA):
-        raise CannotSizeError(f"cannot size this architecture: {architecture} has a sliding-window pool of its own")
+def _nas_heads(config: ModelConfig, heads: int) -> int:
+    groups = set()
+    for block in config.text.get("block_configs") or ():
+        attention = block.get("attention") if isinstance(block, Mapping) else None
+        if isinstance(attention, Mapping) and not attention.get("no_op") and isinstance(attention.get("n_heads_in_group"), int):
+            groups.add(heads // max(1, attention["n_heads_in_group"]))
+    if len(groups) != 1:
+        raise ConfigError(f"{config.place}: block_configs have {len(groups)} numbers of KV heads; SGLang takes exactly one")
+    return int(groups.pop())
+
+
+def _dims(config: ModelConfig, text: Mapping[str, Any], heads: int, state: StateShape | None) -> tuple[int, int]:
+    if state is not None and not state.attention_layers and not heads:
+        return 0, 0
+    head_dim = config.integer("head_dim", "attention_head_dim") or config.required("hidden_size", "n_embd", "d_model") // heads
+    if text.get("model_type") in ("deepseek_v2", "deepseek_v3", "kimi_k2") and text.get("qk_rope_head_dim"):
+        head_dim = config.required("qk_rope_head_dim")
+    return head_dim, config.integer("v_head_dim") or head_dim
+
+
+def _attention_layers(config: ModelConfig, architecture: str, layers: int) -> int:
+    """Layers that take a cache slot: LongCat has two a layer, loop models one a pass, Whisper three kinds."""
+    if architecture.startswith("LongcatFlash") and not architecture.endswith("NextN"):
+        return 2 * layers
+    if architecture == "WhisperForConditionalGeneration":
+        return (config.integer("encoder_layers") or 0) + 2 * (config.integer("decoder_layers") or layers)
+    loops = config.integer("loop_num", "num_loops") or 1
+    return layers * max(1, loops)
+
+
+def _dtype(config: ModelConfig, text: Mapping[str, Any]) -> str:
+    """The model's dtype as ``_get_and_verify_dtype`` resolves ``auto``: float32 and unknown become a 16-bit type."""
+    for place in (text, config.whole):
+        found = place.get("dtype") or place.get("torch_dtype")
+        if isinstance(found, str):
+            name = found.removeprefix("torch.")
+            if name in ("bfloat16", "float16"):
+                return name
+    return "bfloat16" if str(text.get("model_type")).startswith("gemma") else "float16"
+
+
+def _kv_algo(config: ModelConfig) -> str:
+    """The cache dtype a ModelOpt checkpoint asks for (``kv_cache_quant_algo``), empty where none does."""
+    for place in (config.whole, config.text):
+        found = place.get("quantization_config")
+        if not isinstance(found, Mapping):
+            continue
+        inner = found.get("quantization") if isinstance(found.get("quantization"), Mapping) else found
+        assert isinstance(inner, Mapping)
+        algo = inner.get("kv_cache_quant_algo")
+        if isinstance(algo, str):
+            return algo.upper()
+        scheme = found.get("kv_cache_scheme")
+        if str(found.get("quant_method", "")).startswith("modelopt") and isinstance(scheme, Mapping):
+            return "FP8" if scheme.get("num_bits") == 8 and scheme.get("type") == "float" else ""
+    return ""
+
+
+def _quantization(config: ModelConfig, text: Mapping[str, Any]) -> str:
+    for place in (config.whole, text):
+        found = place.get("quantization_config")
+        if isinstance(found, Mapping):
+            return str(found.get("quant_method") or "")
+    return ""
+
+
+def _vision(config: ModelConfig) -> tuple[int, int] | None:
+    """Layers and width of the image encoder; 24 and 1024 where its config does not say (``adjust_mem_fraction_for_vlm``)."""
+    values = vision_values(config.whole)
+    if values is None:
+        return None
+    layers, width = values.get("num_hidden_layers", 24), values.get("hidden_size", 1024)
+    return (layers, width) if isinstance(layers, int) and isinstance(width, int) else (24, 1024)
+
+
+def _word(shape: Geometry) -> str:
+    if shape.compressed:
+        return "dsv4"
+    if shape.state:
+        return "hybrid-state" if shape.state.attention_layers else "state"
+    if shape.sparse:
+        return "minimax-sparse"
+    if shape.kv_lora_rank:
+        return "dsa" if shape.index else "mla"
+    if shape.windows:
+        return "hybrid-swa" if shape.windows.full_layers else "swa"
+    if shape.num_key_value_heads == 1:
+        return "mqa"
+    return "gqa" if shape.num_key_value_heads < shape.num_attention_heads else "mha"

@@ -1,15 +1,26 @@
-"""The whole arithmetic for one server: cell, budget, token capacity, request slots."""
+"""The whole arithmetic for one server: cell, budget, pools, request slots."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvdiag.errors import CannotSizeError
 from kvdiag.models import Geometry
 from kvdiag.quantity import GIB
-from kvdiag.releases import Release, parse_release
+from kvdiag.releases import Release
+from kvdiag.sizing import dsv4, swa
 from kvdiag.sizing.arguments import ServerArguments
-from kvdiag.sizing.cell import bytes_per_token, canonical_dtype, kv_heads_per_rank
+from kvdiag.sizing.device import UNKNOWN_DEVICE, Device
+from kvdiag.sizing.history import since
+from kvdiag.sizing.plan import Plan, StagePlan, make_plan
+from kvdiag.sizing.resolve import Settings, resolve
+from kvdiag.sizing.slots import pool_slots, reported_slots
+from kvdiag.sizing.speculative import grown_tokens
+from kvdiag.sizing.state import split_state
+
+KEPT_PLANS = 2048
+NO_BUDGET = "mem_fraction_static is not given and its default depends on the GPU: give one of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +33,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What SGLang computes at start-up; bytes and tokens, None where an input is missing or the pool does not exist."""
+    """What SGLang computes at start-up; bytes and tokens, None where an input is missing or the pool does not exist.
+
+    `rest_memory_bytes` is before states are taken out of it. `formula` and `terms` are those of `bytes_per_token`, `symbol`
+    the function of this release that computes it; `missing` says why tokens are None.
+    """
 
     release: str
     kv_heads_per_rank: int | None
@@ -36,80 +51,258 @@ class Sizing:
     max_running_requests: int | None = None
     formula: str = ""
     terms: dict[str, Any] = field(default_factory=dict)
+    page_size: int = 1
+    context_len: int | None = None
+    mem_fraction_static: float | None = None
+    c4_max_total_num_tokens: int | None = None
+    c128_max_total_num_tokens: int | None = None
+    c4_state_pool_size: int | None = None
+    c128_state_pool_size: int | None = None
+    mamba_cache_per_req: int | None = None
+    symbol: str = ""
+    missing: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``kvdiag size``."""
         return {"schema": "kvdiag.size/1", **{name: getattr(self, name) for name in self.__slots__}}
 
 
-def size(geometry: Geometry, arguments: ServerArguments, release: Release, memory: Memory | None = None) -> Sizing:
+@dataclass(slots=True)
+class _Pools:
+    """Tokens of a start, from the profile to the end."""
+
+    profiled: int
+    reported: int
+    full: int | None = None
+    window: int | None = None
+    state: int | None = None
+    dsv4: dsv4.Dsv4Pools | None = None
+
+
+_PLANS: dict[Any, tuple[Geometry, Geometry | None, Plan]] = {}
+
+
+def size(
+    geometry: Geometry,
+    arguments: ServerArguments,
+    release: Release,
+    memory: Memory | None = None,
+    device: Device = UNKNOWN_DEVICE,
+    draft: Geometry | None = None,
+) -> Sizing:
     """Sizes the pools of one rank by the arithmetic of `release`.
 
-    `memory` is taken as exact; without it only the cell is computed. Raises CannotSizeError where no formula holds.
+    `memory` is taken as exact; without it only the cell is computed. `device` decides defaults that are not in
+    `arguments`. Raises CannotSizeError where no formula holds or the server would not start.
     """
-    dtype = canonical_dtype(arguments.kv_cache_dtype if arguments.kv_cache_dtype != "auto" else _model_dtype(geometry, arguments))
-    cell = bytes_per_token(geometry, arguments, dtype)
-    heads = None if geometry.attention == "mla" else kv_heads_per_rank(geometry, arguments)
-    terms: dict[str, Any] = {"layers": geometry.num_hidden_layers, "kv_cache_dtype": dtype}
-    if geometry.attention == "mla":
-        formula = "(kv_lora_rank + qk_rope_head_dim) x layers x bytes"
-        terms |= {"kv_lora_rank": geometry.kv_lora_rank, "qk_rope_head_dim": geometry.qk_rope_head_dim}
-    else:
-        formula = "kv_heads_per_rank x (head_dim + v_head_dim) x layers x bytes"
-        terms |= {"kv_heads_per_rank": heads, "head_dim": geometry.head_dim, "v_head_dim": geometry.v_head_dim}
-    if memory is None or arguments.mem_fraction_static is None:
-        return Sizing(str(release), heads, dtype, cell, formula=formula, terms=terms)
-    rest = memory.available - memory.total * (1 - arguments.mem_fraction_static)
-    profiled = int(rest * GIB) // cell
-    tokens = _capacity(profiled, arguments, release)
-    slots = _request_slots(profiled, tokens, geometry, arguments, release)
+    plan = _plan(geometry, arguments, release, device, draft)
+    settings = plan.settings
+    if memory is None or settings.fraction is None:
+        missing = (NO_BUDGET,) if memory is not None else ()
+        return _sizing(plan, None, None, missing)
+    slack = memory.total * (1 - settings.fraction)
+    rest = memory.available - slack - settings.reserved_gib
+    return _sizing(plan, rest, _pools(plan, rest), ())
+
+
+def _plan(
+    geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None
+) -> Plan:
+    """The plan, kept by the identity of the geometries: they are immutable and held as long as their plan is."""
+    key = (id(geometry), id(draft), arguments, release.key, device)
+    kept = _PLANS.get(key)
+    if kept is not None and kept[0] is geometry and kept[1] is draft:
+        return kept[2]
+    plan = make_plan(resolve(geometry, arguments, release, device, draft))
+    if len(_PLANS) >= KEPT_PLANS:
+        _PLANS.clear()
+    _PLANS[key] = (geometry, draft, plan)
+    return plan
+
+
+def _sizing(plan: Plan, rest: float | None, found: _Pools | None, missing: tuple[str, ...]) -> Sizing:
+    settings = plan.settings
+    compressed = found.dsv4 if found is not None else None
     return Sizing(
-        str(release),
-        heads,
-        dtype,
-        cell,
-        rest_memory_bytes=rest * GIB,
-        max_total_num_tokens=tokens,
-        max_running_requests=slots,
-        formula=formula,
-        terms=terms,
+        release=str(settings.release),
+        kv_heads_per_rank=plan.heads,
+        kv_cache_dtype=settings.dtype.name,
+        bytes_per_token=plan.stages[0].cell,
+        rest_memory_bytes=None if rest is None else rest * GIB,
+        max_total_num_tokens=None if found is None else found.reported,
+        full_max_total_num_tokens=None if found is None else found.full,
+        swa_max_total_num_tokens=None if found is None else found.window,
+        max_mamba_cache_size=None if found is None else found.state,
+        max_running_requests=None if found is None else _requests(plan, found),
+        formula=plan.formula,
+        terms=plan.terms,
+        page_size=settings.page,
+        context_len=settings.context,
+        mem_fraction_static=settings.fraction,
+        c4_max_total_num_tokens=compressed.c4 if compressed else None,
+        c128_max_total_num_tokens=compressed.c128 if compressed else None,
+        c4_state_pool_size=compressed.c4_state if compressed else None,
+        c128_state_pool_size=compressed.c128_state if compressed else None,
+        mamba_cache_per_req=plan.state.per_request if plan.state else None,
+        symbol=plan.symbol,
+        missing=missing,
     )
 
 
-def _model_dtype(geometry: Geometry, arguments: ServerArguments) -> str:
-    if arguments.dtype != "auto":
-        return arguments.dtype
-    return "float16" if canonical_dtype(geometry.dtype) == "float32" else geometry.dtype
+def _requests(plan: Plan, found: _Pools) -> int:
+    speculative_dp = plan.settings.spec is not None and plan.settings.arguments.enable_dp_attention
+    demand = plan.slot_demand(found.state)
+    return reported_slots(found.profiled, found.reported, demand, plan.settings.release, speculative_dp=speculative_dp)
 
 
-def _capacity(profiled: int, arguments: ServerArguments, release: Release) -> int:
-    """Profiled tokens, grown by drafts (0.4.4 to 0.5.6), capped by the user, floored to a page."""
-    tokens = profiled
-    grows = parse_release("0.4.4") <= release < parse_release("0.5.7")
-    if grows and arguments.speculative_algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE"):
-        requests = arguments.max_running_requests or 48
-        steps = (arguments.speculative_num_steps or 0) * (arguments.speculative_eagle_topk or 0)
-        tokens += requests * steps + requests * (arguments.speculative_num_draft_tokens or 0) + 100
-    if arguments.max_total_tokens is not None:
-        tokens = min(tokens, arguments.max_total_tokens)
-    page = arguments.page_size or 1
-    return tokens // page * page
+def _pools(plan: Plan, rest: float) -> _Pools:
+    settings = plan.settings
+    state = None
+    if plan.state is not None:
+        split = split_state(rest, plan.state, settings.release)
+        state, rest = split.size, split.rest
+    if since(settings.release, "0.5.14") and rest <= 0:
+        raise CannotSizeError("the server would not start: the weights leave no memory for the KV cache; raise mem_fraction_static")
+    found = _configured(plan, rest, state) if since(settings.release, "0.5.11") else _profiled(plan, rest, state)
+    found.state = state
+    if found.reported <= 0:
+        raise CannotSizeError("the server would not start: not enough memory for one token; raise mem_fraction_static")
+    return found
 
 
-def _request_slots(profiled: int, tokens: int, geometry: Geometry, arguments: ServerArguments, release: Release) -> int | None:
-    """``max_running_requests`` as reported: the user's value or half the tokens, within an estimate of 2048 to 4096."""
-    context = arguments.context_length or geometry.context_len
-    if not context:
+def _quotient(rest: float, cell: float, release: Release) -> int:
+    """Tokens of the profile: the float product divided up to 0.5.6, its integer part from 0.5.7."""
+    if not since(release, "0.5.7"):
+        return int(rest * GIB // cell)
+    return int(int(rest * GIB) // cell)
+
+
+def _profiled(plan: Plan, rest: float, state: int | None) -> _Pools:
+    """0.3.0 to 0.5.10 (``init_memory_pool``): profile, drafts, user's cap, page, minimum over stages, window split."""
+    settings = plan.settings
+    release = settings.release
+    per_stage = [_quotient(rest, stage.cell, release) for stage in plan.stages]
+    ends = []
+    for profiled in per_stage:
+        tokens = grown_tokens(profiled, pool_slots(profiled, plan.slot_demand(state), release), settings.spec, release)
+        ends.append(_paged(_capped(tokens, settings), settings.page))
+    found = _Pools(per_stage[0], min(ends))
+    split = _early_split(settings, plan.stages[0], found.reported)
+    if split is not None:
+        found.reported, found.full, found.window = split.reported, split.full, split.window
+    return found
+
+
+def _early_split(settings: Settings, stage: StagePlan, tokens: int) -> swa.Split | None:
+    release, arguments, windows = settings.release, settings.arguments, settings.geometry.windows
+    if settings.pools == "llama4" and windows is not None and windows.window is not None:
+        ratio = arguments.hybrid_kvcache_ratio or 0.0
+        return swa.split_llama4(tokens, ratio, windows.window, settings.context, settings.page)
+    if stage.pools is None:
         return None
-    replicas = arguments.dp_size if arguments.enable_dp_attention else 1
-    user = arguments.max_running_requests
-    basis = tokens if release >= parse_release("0.5.10rc0") else profiled
-    estimate = max(2048, min(int(basis / context * 512), 4096))
-    if release >= parse_release("0.5.14"):
-        return min(user // replicas, tokens // 2) if user else min(estimate, tokens // 2)
-    if release >= parse_release("0.5.10rc0"):
-        return min(user // replicas, estimate) if user else min(estimate, tokens // 2)
-    pool = user or estimate
-    if parse_release("0.3.2") <= release < parse_release("0.4.6.post2"):
-        pool += 1
-    return min(user // replicas if user else tokens // 2, pool)
+    if since(release, "0.5.9"):
+        return swa.split_by_memory(tokens, stage.pools, settings.page, release)
+    return swa.split_by_layers(tokens, settings.geometry.num_hidden_layers, stage.pools, settings.page, release)
+
+
+def _configured(plan: Plan, rest: float, state: int | None) -> _Pools:
+    """0.5.11 and newer: each stage's configurator, the user's cap, the minimum over stages, the configurator again."""
+    settings = plan.settings
+    budget = int(rest * GIB)
+    splits = [_first_split(settings, stage, budget) for stage in plan.stages]
+    own = splits[0]
+    tokens = min(_capped(split.reported, settings) for split in splits)
+    if tokens != own.reported:
+        own = _again(settings, plan.stages[0], tokens)
+    found = _Pools(own.reported, own.reported)
+    if settings.pools == "dsv4" or plan.stages[0].pools is not None:
+        found.full, found.window = own.full, own.window
+    demand = plan.stages[0].dsv4
+    if demand is not None:
+        requests = _requests(plan, _Pools(own.reported, own.reported, state=state))
+        found.dsv4 = dsv4.pools(own.reported, requests, demand, settings.release)
+    return found
+
+
+def _first_split(settings: Settings, stage: StagePlan, budget: int) -> swa.Split:
+    release, page = settings.release, settings.page
+    if stage.dsv4 is not None:
+        return _dsv4_split(settings, stage, dsv4.profiled_tokens(budget, stage.cell, stage.dsv4, release))
+    if stage.pools is None:
+        if not stage.cell:
+            tokens = settings.arguments.max_total_tokens or settings.context
+        else:
+            tokens = int(max(budget, 0) // stage.cell)
+        tokens = _paged(tokens, page)
+        return swa.Split(tokens, tokens, 0)
+    cap = _window_cap(settings)
+    if cap is not None and stage.hybrid is not None and stage.pools.full_layers:
+        return swa.split_capped(budget, cap, stage.hybrid, page)
+    return _again(settings, stage, int(budget // stage.cell))
+
+
+def _again(settings: Settings, stage: StagePlan, tokens: int) -> swa.Split:
+    """``calculate_pool_sizes_from_max_tokens``."""
+    page = settings.page
+    if stage.dsv4 is not None:
+        return _dsv4_split(settings, stage, tokens)
+    if stage.pools is None:
+        return swa.Split(_paged(tokens, page), _paged(tokens, page), 0)
+    cap = _window_cap(settings)
+    if cap is not None and stage.pools.full_layers:
+        full = _paged(tokens, page)
+        return swa.Split(full, full, min(-(-cap // page) * page, tokens))
+    window = settings.windows.window if settings.windows is not None else None
+    return swa.split_configured(tokens, stage.pools, page, window, settings.release)
+
+
+def _dsv4_split(settings: Settings, stage: StagePlan, tokens: int) -> swa.Split:
+    assert stage.dsv4 is not None
+    found = dsv4.pools(tokens, None, stage.dsv4, settings.release)
+    return swa.Split(found.full, found.full, found.window)
+
+
+def _window_cap(settings: Settings) -> int | None:
+    """The window pool's fixed size where requests are bounded and nothing is cached (0.5.14 and newer), else None."""
+    arguments, release, requests, windows = settings.arguments, settings.release, settings.requests, settings.windows
+    if not since(release, "0.5.14") or requests is None or settings.radix or windows is None or windows.window is None:
+        return None
+    decode = arguments.disaggregation_mode == "decode"
+    if settings.chunked_prefill <= 0 and since(release, "0.5.22") and not decode:
+        return None
+    each = requests // settings.attention_dp
+    return swa.request_cap(
+        windows.window,
+        settings.page,
+        max(1, each) if since(release, "0.5.23") else each,
+        settings.chunked_prefill,
+        settings.spec.num_draft_tokens if settings.spec else 1,
+        _decode_allocation(settings),
+        overlap=settings.overlap,
+        decode_slots=(arguments.disaggregation_decode_extra_slots or 0) if decode else None,
+    )
+
+
+def _decode_allocation(settings: Settings) -> int:
+    """KV slots a request may take in one step: a page, or what its drafts take, twice under the overlap schedule."""
+    spec, page = settings.spec, settings.page
+    if spec is None:
+        return page
+    steps, topk, tokens = spec.num_steps or 1, spec.eagle_topk or 1, spec.num_draft_tokens or 1
+    if settings.overlap:
+        if page == 1 or topk == 1 or spec.algorithm == "NGRAM":
+            return 2 * max(steps * topk, tokens)
+        return 2 * max(((page - 1) + steps + page - 1) // page * page * topk, tokens)
+    if page > 1:
+        steps = -(-(steps + (page if topk > 1 else 0)) // page) * page
+        tokens = -(-tokens // page) * page
+    return max(steps * topk, tokens)
+
+
+def _capped(tokens: int, settings: Settings) -> int:
+    cap = settings.arguments.max_total_tokens
+    return tokens if cap is None else min(tokens, cap)
+
+
+def _paged(tokens: int, page: int) -> int:
+    return tokens // page * page

@@ -1,0 +1,49 @@
+"""What transformers fills in where a config.json is silent (``rules/transformers``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from kvdiag import rulebook
+
+_NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+@lru_cache(maxsize=1)
+def _classes() -> dict[str, Any]:
+    documents: list[dict[str, Any]] = rulebook.load("transformers")
+    return {name: entry for document in documents for name, entry in document.items() if isinstance(entry, dict)}
+
+
+def text_values(whole: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the text model as a transformers config object has them: given, by another name, or by default.
+
+    `text` is the part of `whole` that describes the language model, or `whole` itself. A key whose value is null counts
+    as absent, as SGLang's own ``getattr(config, key, None)`` chains treat it.
+    """
+    values = {name: value for name, value in text.items() if value is not None}
+    entry = _classes().get(_class_name(whole, text), {})
+    for name, other in entry.get("aliases", {}).items():
+        if name not in values and other in values:
+            values[name] = values[other]
+    for name, value in entry.get("defaults", {}).items():
+        values.setdefault(name, value)
+    return values
+
+
+def vision_values(whole: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The vision encoder's keys with its class's defaults; None where the config has no ``vision_config``."""
+    given = whole.get("vision_config")
+    defaults = _classes().get(str(whole.get("model_type")), {}).get("vision")
+    if not isinstance(given, Mapping):
+        return dict(defaults) if defaults is not None and given is not None else None
+    return {**(defaults or {}), **{name: value for name, value in given.items() if value is not None}}
+
+
+def _class_name(whole: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+    if text is whole or isinstance(text.get("model_type"), str):
+        return str(text.get("model_type"))
+    outer = _classes().get(str(whole.get("model_type")), {})
+    return str(next((outer[key] for key in _NESTED if key in outer), ""))

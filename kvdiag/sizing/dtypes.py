@@ -1,0 +1,89 @@
+"""KV cache dtypes: their element size, and what ``auto`` resolves to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvdiag.errors import CannotSizeError
+from kvdiag.models import Geometry
+from kvdiag.releases import Release
+from kvdiag.sizing.arguments import ServerArguments
+from kvdiag.sizing.device import Device
+from kvdiag.sizing.history import DSA, listed, since
+
+ELEMENT_BYTES = {
+    "bfloat16": 2,
+    "float16": 2,
+    "float32": 4,
+    "fp8_e4m3": 1,
+    "fp8_e5m2": 1,
+    "mxfp8": 1,
+    "fp4_e2m1": 1,
+    "nvfp4": 1,
+    "fp4_mx_block16": 1,
+}
+_FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
+_AUTO_FP8_SINCE = "0.5.3rc0"
+
+
+@dataclass(frozen=True, slots=True)
+class KvDtype:
+    """A resolved KV dtype; `size` is what torch reports for one element (1 for two packed FP4 values)."""
+
+    name: str
+    size: int
+
+    @property
+    def is_fp4(self) -> bool:
+        """Whether two values share a byte and scales lie beside them."""
+        return self.name in _FP4
+
+
+def canonical_dtype(name: str) -> str:
+    """A dtype as SGLang's arguments spell it: ``torch.float8_e4m3fn`` is ``fp8_e4m3``."""
+    name = name.removeprefix("torch.").lower().replace("float8_", "fp8_").replace("float4_", "fp4_")
+    renamed = {
+        "fp8_e4m3fn": "fp8_e4m3",
+        "fp8_e4m3fnuz": "fp8_e4m3",
+        "fp8_e5m2fnuz": "fp8_e5m2",
+        "fp4_e2m1fn_x2": "fp4_e2m1",
+        "bf16": "bfloat16",
+        "half": "float16",
+        "float": "float32",
+    }
+    return renamed.get(name, name)
+
+
+def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> KvDtype:
+    """The dtype of the pool (``configure_kv_cache_dtype``; the defaults of DSA and DeepSeek-V4 models come from the
+    arguments' own hooks).
+
+    Raises CannotSizeError for dtypes without a rule, and where ``auto`` depends on a GPU that is not known.
+    """
+    name = canonical_dtype(arguments.kv_cache_dtype)
+    if name == "auto":
+        name = _auto(geometry, arguments, release, device)
+    if name not in ELEMENT_BYTES:
+        raise CannotSizeError(f"cannot size KV dtype {arguments.kv_cache_dtype!r}: no rule for its elements and scales")
+    return KvDtype(name, ELEMENT_BYTES[name])
+
+
+def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> str:
+    if geometry.compressed:
+        return "fp8_e4m3"
+    if geometry.index and listed(DSA, geometry.architecture, release):
+        if device.compute_capability is None:
+            raise CannotSizeError(
+                "the KV dtype of this model's sparse attention is bfloat16 or fp8_e4m3 by the GPU; give the GPU or kv_cache_dtype"
+            )
+        return "fp8_e4m3" if device.compute_capability[0] >= 10 else "bfloat16"
+    if geometry.kv_cache_quant_algo == "FP8" and since(release, _AUTO_FP8_SINCE):
+        return "fp8_e4m3"
+    return model_dtype(geometry, arguments)
+
+
+def model_dtype(geometry: Geometry, arguments: ServerArguments) -> str:
+    """The dtype of the weights' activations (``_get_and_verify_dtype``)."""
+    if arguments.dtype != "auto":
+        return canonical_dtype(arguments.dtype)
+    return geometry.dtype

@@ -1,0 +1,250 @@
+"""From geometry, arguments and release to the numbers a formula takes: what SGLang's own defaults and overrides make of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvdiag.errors import CannotSizeError
+from kvdiag.models import Geometry, StateShape, Windows
+from kvdiag.releases import Release
+from kvdiag.sizing.arguments import ServerArguments
+from kvdiag.sizing.device import Device
+from kvdiag.sizing.dtypes import KvDtype, kv_dtype
+from kvdiag.sizing.fraction import default_fraction
+from kvdiag.sizing.graphs import Resolution, chunked_prefill
+from kvdiag.sizing.history import (
+    DSA,
+    HYBRID_SWA,
+    MAMBA_EXTRA_BUFFER,
+    MINIMAX_SPARSE,
+    MLA,
+    MULTIMODAL,
+    listed,
+    since,
+)
+from kvdiag.sizing.pages import page_size
+from kvdiag.sizing.speculative import Speculation, speculation
+from kvdiag.sizing.swa import DEFAULT_RATIO
+
+_LATENT_ONLY_WITH_RANK = ("PixtralForConditionalGeneration", "BailingMoeForCausalLMNextN")
+_OWN_WINDOW_METHOD = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3nForConditionalGeneration")
+_TEXT_ONLY_BY_DEFAULT = {
+    "Gemma3ForConditionalGeneration": "0.4.4.post2", "Llama4ForConditionalGeneration": "0.4.5.post1",
+    "Step3VLForConditionalGeneration": "0.4.10", "InklingForConditionalGeneration": "0.5.16",
+}  # fmt: skip
+MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A server's resolved settings, as far as sizes depend on them.
+
+    `pools` names the sizing path: ``plain``, ``llama4``, ``windows``, ``minimax`` or ``dsv4``. `radix`, `extra_buffer`, `lazy`
+    and `overlap` decide the state slots. `requests` is the server's max_running_requests after its own defaults.
+    """
+
+    geometry: Geometry
+    arguments: ServerArguments
+    release: Release
+    dtype: KvDtype
+    page: int
+    attention_tp: int
+    attention_dp: int
+    is_mla: bool
+    has_index: bool
+    pools: str
+    windows: Windows | None
+    window_ratio: float
+    state: StateShape | None
+    radix: bool
+    extra_buffer: bool
+    lazy: bool
+    overlap: bool
+    spec: Speculation | None
+    requests: int | None
+    context: int
+    chunked_prefill: int
+    fraction: float | None
+    reserved_gib: float
+    blackwell: bool
+
+
+def resolve(
+    geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None = None
+) -> Settings:
+    """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype."""
+    is_mla = uses_latent(geometry, arguments, release)
+    _refuse(geometry, release, is_mla)
+    spec = speculation(geometry, arguments, release, draft)
+    requests = _requests(geometry, arguments, release, spec)
+    multimodal = is_multimodal(geometry, arguments, release)
+    case = Resolution(geometry, arguments, release, device, is_mla, multimodal, requests)
+    fraction = arguments.mem_fraction_static
+    if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
+        fraction = default_fraction(case)
+    windows = _windows(geometry, arguments, release, device)
+    state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
+    radix, extra, overlap = _radix(geometry, arguments, release, spec)
+    page = page_size(geometry, arguments, release, device, is_mla=is_mla)
+    if state is not None and radix and not extra and since(release, "0.5.11") and not since(release, "0.5.14"):
+        page = 1
+    return Settings(
+        geometry,
+        arguments,
+        release,
+        kv_dtype(geometry, arguments, release, device),
+        page,
+        attention_tp(arguments, release),
+        arguments.attention_dp_size,
+        is_mla,
+        geometry.index is not None and is_mla and listed(DSA, geometry.architecture, release),
+        _pools(geometry, arguments, release, windows),
+        windows,
+        _ratio(geometry, arguments),
+        state,
+        radix,
+        extra,
+        arguments.mamba_scheduler_strategy == "extra_buffer_lazy",
+        overlap,
+        spec,
+        requests,
+        arguments.context_length or (geometry.context_len_5 if since(release, "0.5.10rc0") else geometry.context_len),
+        chunked_prefill(arguments, release, device.memory_mib),
+        fraction,
+        _multimodal_reserve(case),
+        device.is_blackwell,
+    )
+
+
+def uses_latent(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
+    """Whether `release` sizes the model as MLA: its list of classes, --enable-mla (0.3.0, 0.3.1), --disable-mla (to 0.4.x)."""
+    name = geometry.architecture
+    if not geometry.kv_lora_rank or arguments.disable_mla:
+        return False
+    if name in _LATENT_ONLY_WITH_RANK or listed(MLA, name, release):
+        return listed(MLA, name, release)
+    return name == "DeepseekV2ForCausalLM" and arguments.enable_mla
+
+
+def attention_tp(arguments: ServerArguments, release: Release) -> int:
+    """Ranks that share KV heads; before 0.4.1.post7 all of them, even under DP attention."""
+    return arguments.attention_tp_size if since(release, "0.4.1.post7") else arguments.tp_size
+
+
+def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
+    """``ModelConfig.is_multimodal``: in the list, and not one of those served as text unless --enable-multimodal."""
+    name = geometry.architecture
+    if not listed(MULTIMODAL, name, release) or arguments.enable_multimodal is False:
+        return False
+    first = _TEXT_ONLY_BY_DEFAULT.get(name)
+    return arguments.enable_multimodal is True or first is None or not since(release, first)
+
+
+def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
+    state, name = geometry.state, geometry.architecture or geometry.model_type
+    if state is not None and not since(release, state.since):
+        raise CannotSizeError(
+            f"cannot size this architecture: {name} keeps state, and SGLang {release} has no pool for it (from {state.since})"
+        )
+    if geometry.compressed and not since(release, "0.5.12"):
+        raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.12)")
+    if geometry.model_type == "deepseek_v41":
+        raise CannotSizeError("cannot size this architecture: DeepSeek-V4.1's window replay and low-ratio pools have no rule")
+    if geometry.sparse and not listed(MINIMAX_SPARSE, geometry.architecture, release):
+        raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.14)")
+    if geometry.index and not is_mla and listed(DSA, geometry.architecture, release):
+        raise CannotSizeError(f"cannot size this architecture: {name} has a sparse index but no latent in SGLang {release}")
+
+
+def _requests(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> int | None:
+    """``max_running_requests`` after ``__post_init__``: 48 under speculation (32 in 0.4.4), 256 for DeepSeek-V4."""
+    if arguments.max_running_requests is not None:
+        return arguments.max_running_requests
+    if geometry.compressed:
+        return 256
+    if spec is None or not since(release, "0.4.4"):
+        return None
+    return 48 if since(release, "0.4.5") else 32
+
+
+def _windows(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> Windows | None:
+    """The model's windows where this release keeps a pool for them.
+
+    0.5.7 and newer go by a list; 0.4.9.post3 to 0.5.6 by a method of the model class, which from 0.5.0rc0 the arguments switch
+    off again for every class that has it.
+    """
+    windows, name = geometry.windows, geometry.architecture
+    if windows is None or arguments.disable_hybrid_swa_memory or geometry.compressed or geometry.state:
+        return None
+    if since(release, "0.5.7"):
+        if not listed(HYBRID_SWA, name, release) or not windows.window_layers:
+            return None
+        trtllm = arguments.attention_backend == "trtllm_mha" or (device.is_blackwell and arguments.attention_backend is None)
+        return None if name == "GptOssForCausalLM" and trtllm and not since(release, "0.5.10rc0") else windows
+    by_method = since(release, "0.4.9.post3") and not since(release, "0.5.0rc0")
+    return windows if by_method and name in _OWN_WINDOW_METHOD else None
+
+
+def _pools(geometry: Geometry, arguments: ServerArguments, release: Release, windows: Windows | None) -> str:
+    if geometry.compressed:
+        return "dsv4"
+    if geometry.sparse and since(release, "0.5.15"):
+        return "minimax"
+    llama4 = geometry.architecture == "Llama4ForConditionalGeneration" and (arguments.hybrid_kvcache_ratio or 0) > 0
+    if llama4 and since(release, "0.4.9") and not since(release, "0.5.8"):
+        return "llama4"
+    return "windows" if windows is not None else "plain"
+
+
+def _ratio(geometry: Geometry, arguments: ServerArguments) -> float:
+    if arguments.swa_full_tokens_ratio is not None and not (
+        geometry.compressed and arguments.swa_full_tokens_ratio == DEFAULT_RATIO
+    ):
+        return arguments.swa_full_tokens_ratio
+    return 0.1 if geometry.compressed else DEFAULT_RATIO
+
+
+def _radix(
+    geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None
+) -> tuple[bool, bool, bool]:
+    """Radix cache, extra buffer and overlap schedule of a state model (``_handle_mamba_radix_cache`` and what preceded it)."""
+    radix = not arguments.disable_radix_cache and not (arguments.disaggregation_mode == "decode")
+    radix = radix and not geometry.dual_chunk
+    extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
+    overlap = not arguments.disable_overlap_schedule
+    name = geometry.architecture
+    if geometry.state is None:
+        return radix, False, overlap
+    if name == "KimiLinearForCausalLM" and not since(release, "0.5.14"):
+        return False, extra, overlap
+    if name == "BailingMoeV2_5ForCausalLM" and not since(release, "0.5.13"):
+        return False, extra, overlap
+    if since(release, "0.5.14"):
+        if not radix:
+            return radix, extra, overlap
+        if arguments.mamba_scheduler_strategy == "auto":
+            wants = overlap or (arguments.page_size or 1) > 1
+            known = listed(MAMBA_EXTRA_BUFFER, name, release) and arguments.linear_attn_backend == "triton"
+            extra = wants and known
+        return radix, extra, overlap and extra
+    if spec is not None and not extra and since(release, "0.5.8") and not since(release, "0.5.10rc0"):
+        radix = False
+    return radix, extra, overlap
+
+
+def _multimodal_reserve(case: Resolution) -> float:
+    """GiB kept back for caches made after the pool (``mm_runtime_reservation_gb``, 0.5.18 and newer).
+
+    Qwen3-VL on Hopper cards of 60 GiB and more (0.5.22 and newer) keeps no embedding cache and a CUDA transport instead.
+    """
+    if not case.is_multimodal or not since(case.release, "0.5.18"):
+        return 0.0
+    reserved, transport = MM_CACHE_MIB, case.arguments.mm_feature_transport
+    device = case.device
+    qwen = case.geometry.architecture in ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
+    if qwen and since(case.release, "0.5.22") and device.is_hopper and (device.memory_mib or 0) >= 60 * 1024:
+        reserved = 0
+        transport = transport or "cuda_ipc"
+    if transport in ("cuda_ipc", "cuda_vmm"):
+        reserved += MM_TRANSPORT_MIB
+    return reserved / 1024
