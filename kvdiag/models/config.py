@@ -11,7 +11,7 @@ from typing import Any
 from kvdiag.errors import ConfigError
 
 LARGEST_CONFIG = 4 << 20
-_TEXT_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+_TEXT_CONFIGS = ("thinker_config", "llm_config", "language_config", "text_config", "language_model_config")
 
 
 @dataclass(frozen=True, slots=True)

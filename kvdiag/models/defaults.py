@@ -13,8 +13,12 @@ _NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 @lru_cache(maxsize=1)
 def _classes() -> dict[str, Any]:
-    documents: list[dict[str, Any]] = rulebook.load("transformers")
-    return {name: entry for document in documents for name, entry in document.items() if isinstance(entry, dict)}
+    classes: dict[str, Any] = {}
+    for document in rulebook.load("transformers"):
+        for name, entry in document.items():
+            if isinstance(entry, dict):
+                classes[name] = {**classes.get(name, {}), **entry}
+    return classes
 
 
 def text_values(whole: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,10 +40,14 @@ def text_values(whole: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, 
 def vision_values(whole: Mapping[str, Any]) -> dict[str, Any] | None:
     """The vision encoder's keys with its class's defaults; None where the config has no ``vision_config``."""
     given = whole.get("vision_config")
-    defaults = _classes().get(str(whole.get("model_type")), {}).get("vision")
     if not isinstance(given, Mapping):
-        return dict(defaults) if defaults is not None and given is not None else None
-    return {**(defaults or {}), **{name: value for name, value in given.items() if value is not None}}
+        return None
+    entry = _classes().get(str(whole.get("model_type")), {})
+    values = {name: value for name, value in given.items() if value is not None}
+    for name, other in entry.get("vision_aliases", {}).items():
+        if other in values:
+            values[name] = values[other]
+    return {**entry.get("vision", {}), **values}
 
 
 def _class_name(whole: Mapping[str, Any], text: Mapping[str, Any]) -> str:

@@ -35,7 +35,8 @@ class Geometry:
     ``hybrid-state``, ``state``, ``minimax-sparse`` or ``dsv4``. `num_attention_layers` counts layers with a cache where
     they differ from the model's. `head_dim` is as the config has it; `kv_lora_rank` is zero without a latent.
     `context_len` is the model's own limit with transformers 4, `context_len_5` with transformers 5. `vision` is layers
-    and width of the image encoder. Which of these a release uses is decided in ``kvdiag.sizing``.
+    and width of the image encoder, `towers` the encoders whose keys are there, `nested` says that the text model has a
+    config of its own, `language_only` that the checkpoint asks to be served as text. Which of these a release uses is decided in ``kvdiag.sizing``.
     """
 
     attention: str
@@ -65,6 +66,9 @@ class Geometry:
     compressed: Compressed | None = None
     compressed_keys: CompressedKeys | None = None
     dual_chunk: bool = False
+    nested: bool = False
+    towers: tuple[str, ...] = ()
+    language_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -121,6 +125,9 @@ def geometry_of(config: ModelConfig) -> Geometry:
         compressed,
         compressed_keys_of(text, config.place),
         isinstance(text.get("dual_chunk_attention_config"), Mapping),
+        given is not config.whole,
+        tuple(name for name in ("vision_config", "audio_config") if config.whole.get(name) is not None),
+        config.whole.get("language_model_only") is True,
     )
     return replace(shape, attention=_word(shape))
 

@@ -28,7 +28,6 @@ _ALIASES = {
     "nsa_decode_backend": "dsa_decode_backend", "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
     "mamba_radix_cache_strategy": "mamba_scheduler_strategy", "cuda_graph_max_bs_prefill": "piecewise_cuda_graph_max_tokens",
     "disable_decode_cuda_graph": "disable_cuda_graph", "disable_prefill_cuda_graph": "disable_piecewise_cuda_graph",
-    "speculative_draft_model_path": "speculative_draft_model_path",
 }  # fmt: skip
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kv_cache_dtype": (
@@ -86,6 +85,7 @@ class ServerArguments:
     disable_mla: bool = False
     enable_multimodal: bool | None = None
     language_only: bool = False
+    language_model_only: bool = False
     swa_full_tokens_ratio: float | None = None
     swa_prefix_tails: int | None = None
     hybrid_kvcache_ratio: float | None = None
@@ -155,7 +155,9 @@ def _check_name(name: str, release: Release) -> None:
         close = difflib.get_close_matches(name, [*known, *_ALIASES], 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ArgumentError(f"{name}: no release of SGLang has this server argument{hint}")
-    if parse_ranges(f"{release}") and release not in parse_ranges(ranges):
+    own = _ALIASES.get(name, name)
+    spellings = {name, own, *(other for other, same in _ALIASES.items() if same == own)}
+    if not any(other in known and release in parse_ranges(known[other]) for other in spellings):
         raise ArgumentError(f"{name}: SGLang {release} has no such argument; releases {ranges} have it")
 
 

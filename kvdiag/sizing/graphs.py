@@ -67,7 +67,7 @@ def decode_graph_size(case: Resolution, memory: int | None) -> int:
     if arguments.cuda_graph_max_bs is not None:
         return arguments.cuda_graph_max_bs
     size = _graph_default(release, memory, arguments.tp_size < 4)
-    asked = case.max_running_requests
+    asked = arguments.max_running_requests
     if asked is not None and since(release, "0.5.22"):
         size = min(size, asked)
     return size

@@ -77,10 +77,14 @@ def _stage(settings: Settings, stage: range, heads: int, *, last: bool) -> Stage
 
 
 def _cache_layers(settings: Settings, stage: range) -> range | tuple[int, ...]:
-    """Layers with a KV cache on the stage; a model with more of them than layers takes its share of all."""
+    """Layers with a KV cache on the stage; a model with more of them than layers takes its share of all.
+
+    State models count the layers of all stages up to 0.5.7.
+    """
     geometry = settings.geometry
     if settings.state is not None:
-        return tuple(layer for layer in settings.state.attention_layers if layer in stage)
+        own = stage if since(settings.release, "0.5.8") else range(geometry.num_hidden_layers)
+        return tuple(layer for layer in settings.state.attention_layers if layer in own)
     if geometry.num_attention_layers != geometry.num_hidden_layers:
         return range(len(stage) * geometry.num_attention_layers // geometry.num_hidden_layers)
     return stage if settings.arguments.pp_size > 1 and since(settings.release, "0.4.6.post2") else range(len(stage))
@@ -189,7 +193,7 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
     shape, release, arguments = settings.state, settings.release, settings.arguments
     if shape is None:
         return None
-    each = state_bytes(shape, settings.attention_tp, arguments.mamba_ssm_dtype, release)
+    whole = each = state_bytes(shape, settings.attention_tp, arguments.mamba_ssm_dtype, release)
     if since(release, "0.5.17") and len(split) > 1 and shape.layers:
         widest = max(sum(layer in stage for layer in shape.layers) for stage in split)
         each = int(each * (widest / len(shape.layers)))
@@ -200,6 +204,7 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
     )  # fmt: skip
     gdn = shape.family == "mamba2" and settings.geometry.model_type.startswith(("qwen3", "jet", "intern"))
     return StateDemand(
+        whole,
         each,
         slots,
         arguments.mamba_full_memory_ratio,

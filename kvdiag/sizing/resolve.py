@@ -132,12 +132,21 @@ def attention_tp(arguments: ServerArguments, release: Release) -> int:
 
 
 def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
-    """``ModelConfig.is_multimodal``: in the list, and not one of those served as text unless --enable-multimodal."""
+    """``ModelConfig.is_multimodal``: in the list or, from 0.5.10, with a text config of its own.
+
+    Some are served as text unless --enable-multimodal; from 0.5.18 also what the checkpoint or the user declares as text.
+    """
     name = geometry.architecture
-    if not listed(MULTIMODAL, name, release) or arguments.enable_multimodal is False:
+    if not listed(MULTIMODAL, name, release) and not (geometry.nested and since(release, "0.5.10")):
+        return False
+    if (geometry.language_only or arguments.language_model_only) and since(release, "0.5.18"):
+        return False
+    if arguments.enable_multimodal is not None:
+        return arguments.enable_multimodal
+    if name == "MiMoV2ForCausalLM" and len(geometry.towers) < 2:
         return False
     first = _TEXT_ONLY_BY_DEFAULT.get(name)
-    return arguments.enable_multimodal is True or first is None or not since(release, first)
+    return first is None or not since(release, first)
 
 
 def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
@@ -211,7 +220,8 @@ def _radix(
     radix = not arguments.disable_radix_cache and not (arguments.disaggregation_mode == "decode")
     radix = radix and not geometry.dual_chunk
     extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
-    overlap = not arguments.disable_overlap_schedule
+    wished = not arguments.disable_overlap_schedule
+    overlap = wished and _keeps_overlap(arguments, release, spec)
     name = geometry.architecture
     if geometry.state is None:
         return radix, False, overlap
@@ -223,13 +233,24 @@ def _radix(
         if not radix:
             return radix, extra, overlap
         if arguments.mamba_scheduler_strategy == "auto":
-            wants = overlap or (arguments.page_size or 1) > 1
+            wants = wished or (arguments.page_size or 1) > 1
             known = listed(MAMBA_EXTRA_BUFFER, name, release) and arguments.linear_attn_backend == "triton"
             extra = wants and known
         return radix, extra, overlap and extra
     if spec is not None and not extra and since(release, "0.5.8") and not since(release, "0.5.10rc0"):
-        radix = False
+        radix = radix and not (name == "NemotronHForCausalLM" or since(release, "0.5.9"))
     return radix, extra, overlap
+
+
+def _keeps_overlap(arguments: ServerArguments, release: Release, spec: Speculation | None) -> bool:
+    """Pipeline stages rule the overlap schedule out; drafts did up to 0.5.10, some kinds of them up to 0.5.13."""
+    if arguments.pp_size > 1:
+        return False
+    if spec is None or since(release, "0.5.14"):
+        return True
+    if not since(release, "0.5.11") or spec.algorithm in ("NGRAM", "DFLASH", "FROZEN_KV_MTP"):
+        return False
+    return since(release, "0.5.13") or (spec.eagle_topk or 1) == 1
 
 
 def _multimodal_reserve(case: Resolution) -> float:

@@ -143,7 +143,7 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, missing: tuple
         c128_max_total_num_tokens=compressed.c128 if compressed else None,
         c4_state_pool_size=compressed.c4_state if compressed else None,
         c128_state_pool_size=compressed.c128_state if compressed else None,
-        mamba_cache_per_req=plan.state.per_request if plan.state else None,
+        mamba_cache_per_req=plan.state.whole if plan.state else None,
         symbol=plan.symbol,
         missing=missing,
     )
