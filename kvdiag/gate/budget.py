@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kvdiag.errors import CannotSizeError
 from kvdiag.gate.model import Snapshot, Stated
 from kvdiag.quantity import Interval
-from kvdiag.sizing.cell import canonical_dtype, element_bytes
+from kvdiag.sizing.dtypes import canonical_dtype
 
 NOTHING = Interval.of(0, unit="bytes")
 
@@ -115,14 +114,6 @@ def cell_of(snapshot: Snapshot, page: int) -> Interval | None:
     if pool is None or tokens is None or _interval(tokens).low <= 0:
         return None
     return (_interval(pool) / (_interval(tokens) + Interval.of(page, unit="tokens"))).with_unit("bytes")
-
-
-def element_of(dtype: str) -> int | None:
-    """Bytes of one element of a KV dtype, None where that is not all there is to its size."""
-    try:
-        return element_bytes(dtype)
-    except CannotSizeError:
-        return None
 
 
 def _interval(number: Stated) -> Interval:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kvdiag.gate.budget import Budget, element_of
+from kvdiag.gate.budget import Budget
 from kvdiag.gate.model import Snapshot
 from kvdiag.gate.words import SPECULATION, amount, change_of, changed_arguments, gib, models_differ, releases_differ, span
 from kvdiag.quantity import Interval
+from kvdiag.sizing.dtypes import plain_element_bytes
 
 _CELL_ARGUMENTS = (
     "tp_size", "pp_size", "dp_size", "enable_dp_attention", "attention_context_parallel_size", "speculative_algorithm",
@@ -21,7 +22,7 @@ def cell_cause(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
     """The cause of another number of bytes per token (beside the size of an element, which is a term of its own)."""
     if models_differ(before, after) or changed_arguments(before, after, _CELL_ARGUMENTS):
         return "bytes_per_token"
-    if a.dtype != b.dtype and None in (element_of(a.dtype), element_of(b.dtype)):
+    if a.dtype != b.dtype and None in (plain_element_bytes(a.dtype), plain_element_bytes(b.dtype)):
         return "kv_cache_dtype"
     return "release" if releases_differ(before, after) else "bytes_per_token"
 
@@ -29,7 +30,7 @@ def cell_cause(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
 def cell_reason(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
     """Why a token costs another number of bytes: the dtype, and what else, as far as the logs tell."""
     reasons = []
-    sizes = element_of(a.dtype), element_of(b.dtype)
+    sizes = plain_element_bytes(a.dtype), plain_element_bytes(b.dtype)
     rest_differs = True
     if sizes[0] and sizes[1] and sizes[0] != sizes[1] and a.cell is not None and b.cell is not None:
         reasons.append(_dtype(a, b, before, after))
@@ -110,7 +111,7 @@ def _named(snapshot: Snapshot) -> str:
 
 
 def _dtype(a: Budget, b: Budget, _before: Snapshot, _after: Snapshot) -> str:
-    sizes = element_of(a.dtype), element_of(b.dtype)
+    sizes = plain_element_bytes(a.dtype), plain_element_bytes(b.dtype)
     said = f"kv_cache_dtype {a.dtype} -> {b.dtype}"
     return f"{said}: {sizes[0]} -> {sizes[1]} bytes an element" if all(sizes) else f"{said}: {_bytes(a.cell)} -> {_bytes(b.cell)}"
 

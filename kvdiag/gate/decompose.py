@@ -13,10 +13,11 @@ from fractions import Fraction
 from itertools import combinations
 from math import factorial
 
-from kvdiag.gate.budget import Budget, element_of
+from kvdiag.gate.budget import Budget
 from kvdiag.gate.causes import cell_cause, residual_cause, why
 from kvdiag.gate.model import Snapshot
 from kvdiag.quantity import Interval
+from kvdiag.sizing.dtypes import plain_element_bytes
 
 Values = Mapping[str, Fraction | None]
 
@@ -106,7 +107,7 @@ def _pair(a: Budget, b: Budget) -> tuple[dict[str, Fraction | None], dict[str, F
         put("state", a.state, b.state)
     else:
         put("unexplained", _implied(a), _implied(b))
-    sizes = element_of(a.dtype), element_of(b.dtype)
+    sizes = plain_element_bytes(a.dtype), plain_element_bytes(b.dtype)
     assert a.cell is not None
     assert b.cell is not None
     if sizes[0] and sizes[1] and sizes[0] != sizes[1]:

@@ -36,7 +36,8 @@ class Geometry:
     they differ from the model's. `head_dim` is as the config has it; `kv_lora_rank` is zero without a latent.
     `context_len` is the model's own limit with transformers 4, `context_len_5` with transformers 5. `vision` is layers
     and width of the image encoder, `towers` the encoders whose keys are there, `nested` says that the text model has a
-    config of its own, `language_only` that the checkpoint asks to be served as text. Which of these a release uses is decided in ``kvdiag.sizing``.
+    config of its own, `language_only` that the checkpoint asks to be served as text. Which of these a release uses is
+    decided in ``kvdiag.sizing``.
     """
 
     attention: str
@@ -90,7 +91,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
     heads = _heads(read, state)
     kv_heads = _kv_heads(read, heads)
     head_dim, v_head_dim = _dims(read, text, heads, state)
-    windows = windows_of(text, architecture, layers, head_dim, v_head_dim, config.place)
+    windows = windows_of(text, architecture, layers, head_dim, config.place)
     if is_gemma_4(text):
         head_dim = v_head_dim = read.integer("global_head_dim") or head_dim
         kv_heads = read.integer("num_global_key_value_heads") or kv_heads

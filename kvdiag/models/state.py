@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +53,9 @@ def state_of(text: Values, architecture: str, layers: int, place: str) -> StateS
         if kind in types:
             return read(_Keys(text, place), layers)
     marks = [mark for mark in _MARKS if text.get(mark)]
-    types = text.get("layer_types") or text.get("layers_block_type")
-    if isinstance(types, list):
-        marks += [str(found) for found in _STATEFUL_KINDS if found in types]
+    listed = text.get("layer_types") or text.get("layers_block_type")
+    if isinstance(listed, list):
+        marks += [found for found in _STATEFUL_KINDS if found in listed]
     if marks or kind.startswith(("rwkv", "xlstm", "recurrent_gemma")):
         name = architecture or kind or "the model"
         raise CannotSizeError(
@@ -253,14 +253,13 @@ def _mamba1(keys: _Keys, layers: int) -> StateShape:
     return StateShape("mamba1", tuple(range(layers)), (), inner, 1, inner, 1, state, kernel, None, "0.5.20")
 
 
-_READERS: tuple[tuple[tuple[str, ...], Any], ...] = (
-    (
-        (
-            "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "intern_s2_preview",
-            "interns2_mobius", "interns2_mobius_text", "qwen4_exp", "qwen4_exp_text",
-        ),  # fmt: skip
-        _qwen3_next,
-    ),
+_GATED_DELTA = (
+    "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "intern_s2_preview", "interns2_mobius",
+    "interns2_mobius_text", "qwen4_exp", "qwen4_exp_text",
+)  # fmt: skip
+_Reader = Callable[["_Keys", int], StateShape | None]
+_READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
+    (_GATED_DELTA, _qwen3_next),
     (("gigachat3_5",), _gigachat),
     (("kimi_linear",), _kimi_linear),
     (("glm5_next", "glm5_next_text"), _glm5_next),

@@ -25,9 +25,7 @@ class Windows:
     v_head_dim: int
 
 
-def windows_of(
-    text: Mapping[str, Any], architecture: str, layers: int, head_dim: int, v_head_dim: int, place: str
-) -> Windows | None:
+def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim: int, place: str) -> Windows | None:
     """The layers by kind as SGLang's lists find them (``get_hybrid_layer_ids``), None where nothing tells them.
 
     Gemma-4 keeps the dimensions of its window layers in the plain keys and those of the full ones in ``global_*``.
@@ -106,6 +104,6 @@ def _number(text: Mapping[str, Any], key: str, place: str) -> int | None:
     value = text.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
-        raise ConfigError(f"{place}: {key} is {value!r}, not a whole number a model could have")
-    return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9:
+        return value
+    raise ConfigError(f"{place}: {key} is {value!r}, not a whole number a model could have")

@@ -148,7 +148,7 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
 
 def _check_name(name: str, release: Release) -> None:
     known = _known_names()
-    if name in _EXTRA or name in _ALIASES and _ALIASES[name] in known and name not in known:
+    if name in _EXTRA or (_ALIASES.get(name) in known and name not in known):
         return
     ranges = known.get(name)
     if ranges is None:

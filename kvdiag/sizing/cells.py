@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kvdiag.errors import CannotSizeError
 from kvdiag.models import Geometry
 from kvdiag.models.sparse import CompressedKeys, Index, SparseLayers
@@ -75,7 +77,7 @@ def latent_width(geometry: Geometry, index: Index | None, dtype: KvDtype, releas
     return geometry.kv_lora_rank + geometry.kv_lora_rank // INDEX_BLOCK * 4 + geometry.qk_rope_head_dim * 2
 
 
-def index_cell(index: Index, layers: range, release: Release, dcp_size: int = 1) -> int:
+def index_cell(index: Index, layers: Sequence[int], release: Release, dcp_size: int = 1) -> int:
     """Bytes of index keys a token: an fp8 key and its float32 scales per layer (``_compute_dsa_indexer_cell_size``).
 
     0.5.3.post1 and newer (the pool allocates it from 0.5.3rc2). From 0.5.18 layers that share their neighbour's choice

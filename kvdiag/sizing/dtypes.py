@@ -39,6 +39,12 @@ class KvDtype:
         return self.name in _FP4
 
 
+def plain_element_bytes(name: str) -> int | None:
+    """Bytes of one element of a KV dtype, None where the dtype is not known or has scales beside its elements."""
+    name = canonical_dtype(name)
+    return None if name == "mxfp8" or name in _FP4 else ELEMENT_BYTES.get(name)
+
+
 def canonical_dtype(name: str) -> str:
     """A dtype as SGLang's arguments spell it: ``torch.float8_e4m3fn`` is ``fp8_e4m3``."""
     name = name.removeprefix("torch.").lower().replace("float8_", "fp8_").replace("float4_", "fp4_")
@@ -55,8 +61,7 @@ def canonical_dtype(name: str) -> str:
 
 
 def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> KvDtype:
-    """The dtype of the pool (``configure_kv_cache_dtype``; the defaults of DSA and DeepSeek-V4 models come from the
-    arguments' own hooks).
+    """The dtype of the pool (``configure_kv_cache_dtype``; defaults of DSA and DeepSeek-V4 models come from argument hooks).
 
     Raises CannotSizeError for dtypes without a rule, and where ``auto`` depends on a GPU that is not known.
     """

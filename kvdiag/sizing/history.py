@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 from kvdiag import rulebook
 from kvdiag.releases import Release, parse_release
@@ -19,7 +20,7 @@ MULTIMODAL_PIECEWISE = "multimodal_piecewise_graph"
 MULTIMODAL_BREAKABLE = "multimodal_breakable_graph"
 
 
-@lru_cache(maxsize=None)
+@cache
 def since(release: Release, first: str) -> bool:
     """Whether `release` is `first` or newer."""
     return release.key >= parse_release(first).key
@@ -42,4 +43,4 @@ def _within(text: str, release: Release) -> bool:
 @lru_cache(maxsize=1)
 def _tables() -> Mapping[str, Mapping[str, str]]:
     documents = rulebook.load("architectures")
-    return {str(document["_file"]).removesuffix(".toml"): document for document in documents}
+    return {Path(document["_path"]).stem: document for document in documents}

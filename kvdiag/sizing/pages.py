@@ -32,9 +32,7 @@ def page_size(geometry: Geometry, arguments: ServerArguments, release: Release, 
     return _by_backend(geometry, arguments, release, device, is_mla=is_mla) or asked or 1
 
 
-def _by_backend(
-    geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool
-) -> int | None:
+def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int | None:
     chosen = (arguments.attention_backend, arguments.decode_attention_backend)
     for backend, size in _FIXED.items():
         if backend in chosen:
@@ -53,7 +51,7 @@ def _by_backend(
 def _default_backend(
     geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool
 ) -> str | None:
-    """The backend of Blackwell cards where none is named (``_handle_attention_backend_compatibility``); others keep pages of 1."""
+    """The backend of Blackwell cards where none is named (``_handle_attention_backend_compatibility``); others page by 1."""
     named = (arguments.attention_backend, arguments.prefill_attention_backend, arguments.decode_attention_backend)
     if not device.is_blackwell or any(named):
         return None

@@ -17,6 +17,7 @@ from kvdiag.sizing.stages import stages
 from kvdiag.sizing.state import StateDemand, slots_per_request, state_bytes
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
 
+
 @dataclass(frozen=True, slots=True)
 class StagePlan:
     """One pipeline stage: bytes a token (the divisor), the window pools' shares, the V4 demand; None where not used."""

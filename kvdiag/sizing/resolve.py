@@ -27,7 +27,12 @@ from kvdiag.sizing.speculative import Speculation, speculation
 from kvdiag.sizing.swa import DEFAULT_RATIO
 
 _LATENT_ONLY_WITH_RANK = ("PixtralForConditionalGeneration", "BailingMoeForCausalLMNextN")
-_OWN_WINDOW_METHOD = ("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3nForConditionalGeneration")
+_OWN_WINDOW_METHOD = (
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+    "Gemma3ForConditionalGeneration",
+    "Gemma3nForConditionalGeneration",
+)
 _TEXT_ONLY_BY_DEFAULT = {
     "Gemma3ForConditionalGeneration": "0.4.4.post2", "Llama4ForConditionalGeneration": "0.4.5.post1",
     "Step3VLForConditionalGeneration": "0.4.10", "InklingForConditionalGeneration": "0.5.16",
@@ -213,11 +218,9 @@ def _ratio(geometry: Geometry, arguments: ServerArguments) -> float:
     return 0.1 if geometry.compressed else DEFAULT_RATIO
 
 
-def _radix(
-    geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None
-) -> tuple[bool, bool, bool]:
+def _radix(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> tuple[bool, bool, bool]:
     """Radix cache, extra buffer and overlap schedule of a state model (``_handle_mamba_radix_cache`` and what preceded it)."""
-    radix = not arguments.disable_radix_cache and not (arguments.disaggregation_mode == "decode")
+    radix = not arguments.disable_radix_cache and arguments.disaggregation_mode != "decode"
     radix = radix and not geometry.dual_chunk
     extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
     wished = not arguments.disable_overlap_schedule

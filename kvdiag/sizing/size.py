@@ -105,9 +105,7 @@ def size(
     return _sizing(plan, rest, _pools(plan, rest), ())
 
 
-def _plan(
-    geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None
-) -> Plan:
+def _plan(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None) -> Plan:
     """The plan, kept by the identity of the geometries: they are immutable and held as long as their plan is."""
     key = (id(geometry), id(draft), arguments, release.key, device)
     kept = _PLANS.get(key)
@@ -162,7 +160,9 @@ def _pools(plan: Plan, rest: float) -> _Pools:
         split = split_state(rest, plan.state, settings.release)
         state, rest = split.size, split.rest
     if since(settings.release, "0.5.14") and rest <= 0:
-        raise CannotSizeError("the server would not start: the weights leave no memory for the KV cache; raise mem_fraction_static")
+        raise CannotSizeError(
+            "the server would not start: the weights leave no memory for the KV cache; raise mem_fraction_static"
+        )
     found = _configured(plan, rest, state) if since(settings.release, "0.5.11") else _profiled(plan, rest, state)
     found.state = state
     if found.reported <= 0:
@@ -229,11 +229,8 @@ def _first_split(settings: Settings, stage: StagePlan, budget: int) -> swa.Split
     if stage.dsv4 is not None:
         return _dsv4_split(settings, stage, dsv4.profiled_tokens(budget, stage.cell, stage.dsv4, release))
     if stage.pools is None:
-        if not stage.cell:
-            tokens = settings.arguments.max_total_tokens or settings.context
-        else:
-            tokens = int(max(budget, 0) // stage.cell)
-        tokens = _paged(tokens, page)
+        without_cache = settings.arguments.max_total_tokens or settings.context
+        tokens = _paged(int(max(budget, 0) // stage.cell) if stage.cell else without_cache, page)
         return swa.Split(tokens, tokens, 0)
     cap = _window_cap(settings)
     if cap is not None and stage.hybrid is not None and stage.pools.full_layers:

@@ -35,9 +35,9 @@ def pool_slots(profiled: int, demand: SlotDemand, release: Release) -> int:
 
 
 def reported_slots(profiled: int, tokens: int, demand: SlotDemand, release: Release, *, speculative_dp: bool) -> int:
-    """``max_running_requests``: up to 0.5.9 the lesser of the pool and the user's value or half the tokens
-    (``TpModelWorker``); then ``_resolve_max_num_reqs`` and ``resolve_max_num_reqs``.
+    """``max_running_requests`` of ``TpModelWorker`` up to 0.5.9, of ``_resolve_max_num_reqs`` and its like from 0.5.10rc0.
 
+    The older takes the lesser of the pool and the user's value or half the tokens.
     `speculative_dp` says that speculation runs under DP attention, where 0.5.8 and 0.5.9 cap state models by the user's value.
     """
     dp = demand.dp

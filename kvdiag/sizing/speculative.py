@@ -49,9 +49,7 @@ class Speculation:
         return self.algorithm in ("DFLASH", "DSPARK")
 
 
-def speculation(
-    geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None
-) -> Speculation | None:
+def speculation(geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None) -> Speculation | None:
     """The arguments after ``_handle_speculative_decoding``; `draft` is the draft checkpoint's geometry where one is given.
 
     NEXTN is EAGLE with the checkpoint's own head; with topk 1 the draft tokens are the steps and one.
@@ -60,7 +58,11 @@ def speculation(
     if name is None:
         return None
     name = {"NEXTN": "EAGLE", "FROZEN_KV_MTP": "EAGLE"}.get(name, name)
-    steps, topk, tokens = arguments.speculative_num_steps, arguments.speculative_eagle_topk, arguments.speculative_num_draft_tokens
+    steps, topk, tokens = (
+        arguments.speculative_num_steps,
+        arguments.speculative_eagle_topk,
+        arguments.speculative_num_draft_tokens,
+    )
     if name in _TREE and steps is None:
         steps, topk, tokens = _automatic(name, geometry, release)
     steps, topk = steps or 0, topk if topk is not None else 1
@@ -84,8 +86,9 @@ def _automatic(name: str, geometry: Geometry, release: Release) -> tuple[int, in
 
 
 def _draft(name: str, geometry: Geometry, arguments: ServerArguments, draft: Geometry | None) -> Draft | None:
-    """``_resolve_eagle_aux_hidden_state``: the predict layers of the draft's config, else all its layers; without a draft
-    path the target's own predict layers, which some configs do not state, and then nothing is charged.
+    """``_resolve_eagle_aux_hidden_state``: the predict layers of the draft's config, else all its layers.
+
+    Without a draft path the target's own predict layers, which some configs do not state, and then nothing is charged.
     """
     if name in _TREE:
         own = draft if draft is not None else geometry

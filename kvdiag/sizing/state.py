@@ -64,7 +64,9 @@ def slots_per_request(release: Release, *, radix: bool, extra_buffer: bool, lazy
 
 @dataclass(frozen=True, slots=True)
 class StateDemand:
-    """What decides the state pool; `whole` is one request's state in all layers, `per_request` what is charged: the widest pipeline stage's share from 0.5.17.
+    """What decides the state pool.
+
+    `whole` is one request's state in all layers; `per_request` is what is charged, the widest pipeline stage's share from 0.5.17.
 
     `draft_tokens` is zero without speculation; `requests` is the server's max_running_requests, `dp` its attention replicas.
     """

@@ -150,7 +150,9 @@ def split_capped(budget: int, cap: int, cell: HybridCell, page: int) -> Split:
     window = -(-cap // page) * page
     full = int((budget - window * cell.window_bytes) // (cell.full_bytes + cell.fixed_bytes)) // page * page
     if full <= 0:
-        raise CannotSizeError(f"the server would not start: a window pool of {window} tokens leaves no memory for the full layers")
+        raise CannotSizeError(
+            f"the server would not start: a window pool of {window} tokens leaves no memory for the full layers"
+        )
     return Split(full, full, window)
 
 
