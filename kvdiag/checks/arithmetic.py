@@ -11,7 +11,8 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
-from kvdiag.sizing import Memory, ServerArguments, Sizing, size
+from kvdiag.sizing import Device, Memory, ServerArguments, Sizing, size
+from kvdiag.sizing.resolve import Settings, resolve
 
 _POOLS = (
     "max_total_num_tokens",
@@ -33,8 +34,9 @@ class Arithmetic:
     Budgets are whole bytes of ``rest_memory``. `refused` says why the last release that could not size did not.
     """
 
-    def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None) -> None:
+    def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None, device: Device | None = None) -> None:
         self.inputs = inputs
+        self.device = inputs.device if device is None else device
         self.arguments = replace(arguments or inputs.arguments, mem_fraction_static=1.0)
         self.refused = inputs.unsized
         self._kept: dict[tuple[Release, int | None], Sizing | None] = {}
@@ -51,10 +53,32 @@ class Arithmetic:
             return None
         memory = None if budget is None else Memory(budget / GIB, 0.0)
         try:
-            return size(self.inputs.geometry, self.arguments, release, memory)
+            return size(self.inputs.geometry, self.arguments, release, memory, self.device, self.inputs.draft)
         except (CannotSizeError, ConfigError) as error:
             self.refused = str(error)
             return None
+
+    def settings(self, release: Release) -> Settings | None:
+        """The settings that `release` resolves; None where it refuses the model or an argument."""
+        if self.inputs.geometry is None:
+            return None
+        try:
+            return resolve(self.inputs.geometry, self.arguments, release, self.device, self.inputs.draft)
+        except (CannotSizeError, ConfigError) as error:
+            self.refused = str(error)
+            return None
+
+    def keeps_state(self, release: Release) -> bool:
+        """Whether part of the budget goes to state slots, so that tokens alone do not tell it."""
+        settings = self.settings(release)
+        return settings is not None and settings.state is not None
+
+    def why_not(self) -> tuple[str, ...]:
+        """Why no release can size the model at all; empty where one can."""
+        if self.inputs.geometry is None:
+            return (self.inputs.unsized,)
+        able = any(self.sized(release) is not None for release in reversed(self.inputs.candidates()))
+        return () if able else (self.refused,)
 
     def cell(self, release: Release) -> Interval | None:
         """``bytes_per_token`` by `release`."""
@@ -91,7 +115,7 @@ class Arithmetic:
 
         wanted = (slots or 0, tokens)
         cell = self.cell(release)
-        if cell is None:
+        if cell is None or (slots is None and self.keeps_state(release)):
             return None
         near = math.ceil(cell.low * tokens)
         first = self._first(release, near, lambda sized: order(sized) >= wanted)
