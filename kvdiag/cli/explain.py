@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+    parser.add_argument("--source", metavar="TREE[@REV]", help="the SGLang tree that ran: file and line at every step")
     parser.add_argument("--workload", metavar="W", help="plan in users: prompt=2000,output=500,concurrency=64,shared_prefix=800")
     parser.add_argument("--server-info", metavar="FILE", help="the server's /get_server_info as JSON")
     parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         config=arguments.config,
         model=arguments.model,
         release=arguments.release,
+        source=arguments.source,
         outside=_outside(arguments),
         workload=workload,
     )
