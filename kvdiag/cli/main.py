@@ -16,6 +16,7 @@ COMMANDS = {
     "what": "what a field of a log means, or what a pasted line says word by word",
     "whatif": "the log's own server with other arguments: its predicted capacity",
     "timeline": "the scheduler lines as a table",
+    "watch": "follow a growing log",
     "fleet": "many logs, here or on object storage: one table and one report",
     "baseline": "write what a start is now, as the file that check compares with",
     "diff": "what differs between two starts, side by side, and how the change of capacity splits into causes",

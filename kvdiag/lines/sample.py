@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
-WANTED = 1 << 12
+WANTED = 1 << 11
 """Scheduler lines that are looked at one by one (an eighth where all are seen as columns), up to twice as many."""
 _ROW_BYTES = 160
 _UNPACKS_TO = 8

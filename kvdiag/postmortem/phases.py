@@ -52,12 +52,12 @@ def _labels(rows: pandas.DataFrame, retractions: list[float], width: float, coun
     active = ~rows["probe"]
     present = np.zeros(count, bool)
     present[bucket[active].to_numpy()] = True
-    bindings = rows["bound"][active].groupby(bucket[active]).agg(_commonest)
+    bindings = _commonest(bucket[active], rows["bound"][active])
     labels = ["idle:arrivals"] * count
     previous = "steady:arrivals"
     for index in range(count):
         if present[index]:
-            binding = str(bindings.loc[index])
+            binding = bindings[index]
             previous = "steady:arrivals" if binding == "arrivals" else f"saturated:{binding}"
             labels[index] = previous
         else:
@@ -68,12 +68,14 @@ def _labels(rows: pandas.DataFrame, retractions: list[float], width: float, coun
     return labels
 
 
-def _commonest(bounds: pandas.Series[str]) -> str:
-    """What bound most lines of a bucket; on a tie, what kept work waiting."""
-    counts = bounds.value_counts()
-    top = counts[counts == counts.max()].index
-    waiting = [name for name in top if name != "arrivals"]
-    return str(sorted(waiting or top)[0])
+def _commonest(bucket: pandas.Series[int], bounds: pandas.Series[str]) -> dict[int, str]:
+    """What bound most lines of each bucket; on a tie, what kept work waiting."""
+    counts = bounds.groupby([bucket.to_numpy(), bounds.to_numpy()]).size()
+    most: dict[int, tuple[int, bool, str]] = {}
+    for index, bound, count in zip(*(counts.index.get_level_values(level) for level in (0, 1)), counts, strict=True):
+        ranked = (-int(count), bound == "arrivals", str(bound))
+        most[int(index)] = min(ranked, most.get(int(index), ranked))
+    return {index: bound for index, (_, _, bound) in most.items()}
 
 
 def _fill_gaps(labels: list[str], rows: pandas.DataFrame, active: pandas.Series[bool], width: float) -> None:

@@ -66,7 +66,9 @@ def _phase(stretch: Stretch, rows: pandas.DataFrame, events: list[tuple[float, i
 
     inside = rows
     if origin is not None:
-        inside = rows[(rows["second"] >= stretch.begin) & (rows["second"] <= stretch.end)]
+        seconds = rows["second"].to_numpy()
+        first, last = seconds.searchsorted(stretch.begin, "left"), seconds.searchsorted(stretch.end, "right")
+        inside = rows.iloc[first:last]
     within = [count for second, count in events if stretch.begin <= second <= stretch.end]
     begin, end = (None, None) if origin is None else (origin + pd.Timedelta(seconds=s) for s in (stretch.begin, stretch.end))
     return Phase(
@@ -115,10 +117,12 @@ def _could_hold_more(phases: tuple[Phase, ...]) -> float | None:
 
 def concurrency_of(rows: pandas.DataFrame) -> list[Concurrency]:
     """Median throughput by running requests (steps of an eighth), where enough lines tell it."""
+    import numpy as np
+
     decode = rows[rows["decode"] & (rows["running"] > 0) & (rows["throughput"] > 0)]
     if not len(decode):
         return []
-    step = (decode["running"].map(lambda running: round(math.log2(running) * 8))).astype("int64")
+    step = np.rint(np.log2(decode["running"].to_numpy()) * 8).astype("int64")
     groups = decode.groupby(step)
     found = groups.agg(running=("running", "median"), throughput=("throughput", "median"), lines=("running", "size"))
     return [

@@ -1,0 +1,1 @@
+"""Logs that are still being written: followed, shown, and at the end reviewed."""

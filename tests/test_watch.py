@@ -1,0 +1,186 @@
+"""Following: no line is lost through rotation and truncation, and what happens is told at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, closing
+
+import pytest
+
+from kvdiag.errors import InputError
+from kvdiag.watch.follow import Follower
+from kvdiag.watch.live import Server
+from kvdiag.watch.loop import Watch
+from kvdiag.watch.view import drawn
+from tests.conftest import FIXTURES, ROOT
+from tests.test_fast_path import make_log
+
+REAL = FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log"
+DECODE = (
+    "[2025-01-15 10:00:01 TP0] Decode batch. #running-req: {}, #token: 20, token usage: {:.2f}, "
+    "gen throughput (token/s): 5.00, #queue-req: {}\n"
+)
+
+
+@pytest.fixture
+def follow():
+    """Followers that are closed in the end."""
+    with ExitStack() as stack:
+        yield lambda path: stack.enter_context(closing(Follower(str(path))))
+
+
+def unheard(*_):
+    """Tells nobody."""
+
+
+def read(follower):
+    return b"".join(block.data for block in follower.blocks()).decode().split()
+
+
+def test_lines_come_whole_and_once(tmp_path, follow):
+    path = tmp_path / "log"
+    path.write_text("one\ntw")
+    follower = follow(path)
+    assert read(follower) == ["one"]
+    with path.open("a") as file:
+        file.write("o\nthree\n")
+    assert read(follower) == ["two", "three"]
+    assert read(follower) == []
+
+
+def test_rotation_loses_no_line(tmp_path, follow):
+    path = tmp_path / "log"
+    follower = None
+    written, seen = [], []
+    for turn in range(30):
+        with path.open("a") as file:
+            for number in range(100):
+                written.append(f"{turn}-{number}")
+                file.write(written[-1] + "\n")
+            if turn % 3 == 1:
+                file.write(f"last-{turn}")
+                written.append(f"last-{turn}")
+        follower = follower or follow(path)
+        if turn % 4:
+            seen += read(follower)
+        if turn % 3 == 1:
+            path.rename(tmp_path / f"log.{turn}")
+            path.write_text("")
+            seen += read(follower)
+    assert seen + read(follower) == written
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_truncation_is_seen_even_if_the_file_has_grown_again(tmp_path, follow, grown):
+    path = tmp_path / "log"
+    path.write_text("".join(f"old-{n}\n" for n in range(50)))
+    follower = follow(path)
+    assert len(read(follower)) == 50
+    again = [f"new-{n}" for n in range(200 if grown else 3)]
+    path.write_text("".join(line + "\n" for line in again))
+    assert read(follower) == again
+
+
+def test_a_file_that_is_away_for_a_moment_is_waited_for(tmp_path, follow):
+    path = tmp_path / "log"
+    path.write_text("one\n")
+    follower = follow(path)
+    assert read(follower) == ["one"]
+    path.unlink()
+    assert read(follower) == []
+    path.write_text("two\n")
+    assert read(follower) == ["two"]
+    with pytest.raises(InputError, match="no such file"):
+        Follower(str(tmp_path / "none"))
+
+
+def test_another_run_goes_on_where_the_last_one_ended(tmp_path):
+    log, state = tmp_path / "log", str(tmp_path / "state")
+    log.write_bytes(REAL.read_bytes())
+    with Watch([str(log)], state) as watch:
+        watch.run(unheard, once=True)
+        rows, numbers = watch.servers[0].rows, watch.servers[0].numbers
+    assert rows > 10
+    with log.open("a") as file:
+        file.write(DECODE.format(1, 0.1, 0))
+    with Watch([str(log)], state) as watch:
+        watch.run(unheard, once=True)
+        assert (watch.servers[0].rows, watch.servers[0].numbers) == (1, numbers)
+    log.write_bytes(b"[2025-01-15 10:00:01 TP0] other\n" + REAL.read_bytes())
+    for kept in ("[]", "{", json.dumps({str(log): {"inode": 1, "offset": "x"}}), None):
+        if kept is not None:
+            (tmp_path / "state").write_text(kept)
+        with Watch([str(log)], state) as watch:
+            watch.run(unheard, once=True)
+            assert watch.servers[0].rows == (rows if kept is not None else 0)
+
+
+def test_the_limit_that_binds_is_told_when_it_changes(tmp_path, follow):
+    log = tmp_path / "log"
+    log.write_text(REAL.read_text(encoding="utf-8"))
+    server = Server(str(log))
+    told = []
+    for running, usage, queued in [(1, 0.2, 0), (3, 0.95, 4), (3, 0.95, 5), (2, 0.5, 6), (1, 0.1, 0)]:
+        with log.open("w") as file:
+            file.write(DECODE.format(running, usage, queued))
+        told += [each.what for block in follow(log).blocks() for each in server.take(block)]
+    assert told == ["4 requests wait for kv_pool", "6 requests wait for admission_reserve", "requests no longer wait"]
+
+
+def test_the_view_shows_text_of_the_log_as_text(tmp_path):
+    from rich.console import Console
+
+    log = tmp_path / "[red]x.log"
+    log.write_text(REAL.read_text(encoding="utf-8"))
+    with Watch([str(log)]) as watch:
+        watch.look()
+        console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115 - closed below
+        console.print(drawn(watch.servers))
+        console.file.close()
+        text = console.export_text()
+    assert "[red]x.log" in text
+    assert "TP0" in text
+    assert "retractions" in text
+
+
+def test_standard_input_ends_with_the_postmortem(kvdiag):
+    done = kvdiag("watch", "-", stdin=REAL.read_bytes())
+    assert done.returncode == 0
+    assert "retraction" in done.stdout
+    assert "capacity" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_fast_log_is_kept_up_with_and_events_are_told_within_a_second(tmp_path):
+    source = tmp_path / "source.log"
+    make_log.write_log(source, size=1_500_000, seed=2)
+    lines = [line for line in source.read_bytes().splitlines(keepends=True) if b"Retract" not in line]
+    log = tmp_path / "log"
+    log.write_bytes(b"")
+    command = [sys.executable, "-m", "kvdiag", "watch", str(log), "--no-live"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment, text=True)
+    time.sleep(1.5)
+    with log.open("ab", buffering=0) as file:
+        for at in range(0, len(lines), 2500):
+            file.write(b"".join(lines[at : at + 2500]))
+            time.sleep(0.05)
+        told = time.monotonic()
+        file.write(b"[2025-01-15 10:07:41 DP3 TP3] KV cache pool is full. Retract requests. #retracted_reqs: 2, ")
+        file.write(b"#new_tokens_gained: 3294, #new_token_ratio: 0.5512 -> 0.9200\n")
+    for line in process.stdout:
+        if "Retract" in line:
+            break
+    waited = time.monotonic() - told
+    process.send_signal(signal.SIGINT)
+    rest = process.stdout.read()
+    process.stdout.close()
+    assert process.wait(30) == 0
+    assert waited < 3.0
+    assert f"({len(lines) + 1}" in line or f"line {len(lines) + 1}" in line
+    assert rest
