@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import re
 from typing import Any
 
 import pytest
 
+from kvdiag.gate import check, observe
 from tests.gate_logs import LOGS, baseline, edits, outcome_of
 
 PLANTED = edits("planted.toml", "drift")
@@ -36,8 +39,58 @@ def test_a_harmless_change_raises_nothing(edit: dict[str, Any], tmp_path):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_log_does_not_drift_from_itself(log: str):
-    from kvdiag.gate import check, observe
-
     outcome = check(observe(str(LOGS[log])), baseline(log))
     assert not outcome.drifts
     assert not outcome.noise
+
+
+def _rerun(log: str, total: float, free: float, seen: tuple[float, float], folder) -> str:
+    """The log as another run would print it: sizing saw `total` and `free` GiB, the lines before it print `seen`."""
+    text = LOGS[log].read_text(encoding="utf-8")
+    fraction, cell = (0.88, 70_272) if log == "kimi" else (0.05, 3_072)
+    old = re.search(r"max_total_num_tokens=(\d+)", text)[1]
+    tokens = int((free - total * (1 - fraction)) * 2**30 // cell)
+    pool, before = (tokens + 1) * cell / 2**30, (int(old) + 1) * cell / 2**30
+    left = float(re.search(r"pool end\. avail mem=([\d.]+)", text)[1]) + before - 21.7085 + free if log == "kimi" else free
+    end = float(re.search(r"available_[cg]pu_mem=([\d.]+)", text)[1]) + before - 21.7085 + free if log == "kimi" else free
+    for pattern, value in (
+        (r"(begin\. avail mem=)[\d.]+", seen[0]),
+        (r"(Load weight end.*avail mem=)[\d.]+", seen[1]),
+        (r"(Load weight end.*mem usage=)-?[\d.]+", seen[0] - seen[1]),
+        (r"(pool end\. avail mem=)[\d.]+", left - pool),
+        (r"(available_[cg]pu_mem=)[\d.]+", end - pool),
+        (r"( KV size: )[\d.]+", pool),
+        (r"( K size: )[\d.]+", pool / 2),
+        (r"( V size: )[\d.]+", pool / 2),
+    ):
+        text = re.sub(pattern, lambda found, value=value: f"{found[1]}{value:.2f}", text)
+    path = folder / "server.log"
+    path.write_text(text.replace(old, str(tokens)), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("log", ["nocap", "nocap9"])
+def test_another_run_on_the_machines_own_memory_raises_nothing(log: str, tmp_path):
+    """What sizing read and what was printed are readings a tenth of a GB apart, and hours lie between the runs."""
+    draw = random.Random(3)
+    for _ in range(12):
+        total = draw.uniform(14, 23)
+        free = total - draw.uniform(0, 0.1)
+        seen = (total + draw.uniform(-0.1, 0.1), free + draw.uniform(0, 0.03))
+        outcome = check(observe(_rerun(log, total, free, seen, tmp_path)), baseline(log))
+        assert [drift.message for drift in outcome.drifts] == []
+
+
+def test_another_run_on_the_same_gpus_raises_nothing_within_the_printed_digits(tmp_path):
+    draw = random.Random(5)
+    for _ in range(12):
+        total, free = 94.0372 + draw.uniform(-0.005, 0.005), 21.7085 + draw.uniform(-0.005, 0.005)
+        outcome = check(observe(_rerun("kimi", total, free, (total, free), tmp_path)), baseline("kimi"))
+        assert [drift.message for drift in outcome.drifts] == []
+
+
+def test_a_tenth_of_a_gib_less_on_the_gpus_is_a_drift_with_its_reason(tmp_path):
+    outcome = check(observe(_rerun("kimi", 94.0372, 21.6085, (94.0372, 21.6085), tmp_path)), baseline("kimi"))
+    assert outcome.failed
+    capacity = next(drift for drift in outcome.drifts if drift.subject == "max_total_num_tokens")
+    assert "tokens weights: the weights (all that loading took) grew" in capacity.reason
