@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kvdiag.checks.budget import budget_of
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
-from kvdiag.errors import CannotSizeError
 from kvdiag.quantity import GIB, Interval
-from kvdiag.sizing.cell import element_bytes, kv_heads_per_rank
+from kvdiag.sizing.cells import kv_heads_per_rank
+from kvdiag.sizing.dtypes import plain_element_bytes
 from kvdiag.source import CodePath, PathStep, SourceTree, code_path
 from kvdiag.source.evaluate import Known, Value, exactly
 from kvdiag.source.parsed import Parsed
@@ -210,12 +210,13 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
 def _of_dtype(inputs: CheckInputs, geometry: Geometry) -> dict[str, Interval | bool | str | None]:
     dtype = inputs.arguments.kv_cache_dtype or "auto"
     known: dict[str, Interval | bool | str | None] = {}
-    try:
-        if geometry.attention != "mla":
-            known["get_num_kv_heads()"] = exactly(kv_heads_per_rank(geometry, inputs.arguments))
-        size = exactly(element_bytes(geometry.dtype if dtype == "auto" else dtype))
-    except CannotSizeError:
+    if geometry.attention != "mla":
+        heads = kv_heads_per_rank(geometry.num_key_value_heads, inputs.arguments.attention_tp_size)
+        known["get_num_kv_heads()"] = exactly(heads)
+    element = plain_element_bytes(geometry.dtype if dtype == "auto" else dtype)
+    if element is None:
         return known
+    size = exactly(element)
     known |= {"_element_size()": size, "element_size()": size, "is_float4_e2m1fn_x2()": "fp4" in dtype or "float4" in dtype}
     return known
 
