@@ -11,7 +11,8 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
-from kvdiag.sizing import Memory, ServerArguments, Sizing, size
+from kvdiag.sizing import UNKNOWN_DEVICE, Memory, ServerArguments, Sizing, size
+from kvdiag.sizing.resolve import Settings, resolve
 
 _POOLS = (
     "max_total_num_tokens",
@@ -51,10 +52,27 @@ class Arithmetic:
             return None
         memory = None if budget is None else Memory(budget / GIB, 0.0)
         try:
-            return size(self.inputs.geometry, self.arguments, release, memory)
+            return size(self.inputs.geometry, self.arguments, release, memory, UNKNOWN_DEVICE, self.inputs.draft)
         except (CannotSizeError, ConfigError) as error:
             self.refused = str(error)
             return None
+
+    def settings(self, release: Release) -> Settings | None:
+        """The settings that `release` resolves; None where it refuses the model or an argument."""
+        if self.inputs.geometry is None:
+            return None
+        try:
+            return resolve(self.inputs.geometry, self.arguments, release, UNKNOWN_DEVICE, self.inputs.draft)
+        except (CannotSizeError, ConfigError) as error:
+            self.refused = str(error)
+            return None
+
+    def why_not(self) -> tuple[str, ...]:
+        """Why no release can size the model at all; empty where one can."""
+        if self.inputs.geometry is None:
+            return (self.inputs.unsized,)
+        able = any(self.sized(release) is not None for release in reversed(self.inputs.candidates()))
+        return () if able else (self.refused,)
 
     def cell(self, release: Release) -> Interval | None:
         """``bytes_per_token`` by `release`."""

@@ -81,7 +81,8 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
             lambda release: arithmetic.capacity(release, rest, lambda s: s.max_total_num_tokens, "tokens"),
         )
     if not found:
-        missing += (arithmetic.refused,) if inputs.geometry is None or not missing else ()
+        missing += arithmetic.why_not()
+        missing = missing or (arithmetic.refused,)
         return Check(
             name, "unknown", capacity.rank, capacity.role, capacity.interval, None, CAPACITY, terms, missing, once(lines)
         )

@@ -27,7 +27,7 @@ class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
-    `draft` is the draft model's config where it has one of its own and it is known.
+    `draft` is the geometry of the draft model where it has a path of its own and its config is known.
     """
 
     start: Start
@@ -39,7 +39,7 @@ class CheckInputs:
     releases: ReleaseSet
     stated: Release | None
     readings: tuple[Reading, ...]
-    draft: ModelConfig | None
+    draft: Geometry | None
 
     @property
     def on_shared_memory(self) -> bool:
@@ -80,7 +80,7 @@ def gather(start: Start, config_path: str | None, model: str | None, stated: Rel
     possible = start.release.possible if start.release else every_release()
     if stated is not None:
         possible = only(stated)
-    draft = _draft(start, config)
+    draft = _draft(start)
     fraction = _fraction(start, arguments)
     return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings_of(start), draft)
 
@@ -140,14 +140,15 @@ def _geometry(config: ModelConfig | None) -> tuple[Geometry | None, str]:
         return None, str(error)
 
 
-def _draft(start: Start, config: ModelConfig | None) -> ModelConfig | None:
-    """The draft model's config: of its own path, or the target's where the draft is a part of it."""
-    if not start.server_args.get("speculative_algorithm"):
-        return None
-    path = _text(start.server_args.get("speculative_draft_model_path"))
-    if path is None or path == start.server_args.get("model_path"):
-        return config
-    return find_config(None, None, path)
+def draft_path(start: Start) -> str | None:
+    """The path of a draft model other than the target itself; None where there is none."""
+    path = start.server_args.get("speculative_draft_model_path")
+    return path if isinstance(path, str) and path != start.server_args.get("model_path") else None
+
+
+def _draft(start: Start) -> Geometry | None:
+    path = draft_path(start)
+    return _geometry(find_config(None, None, path))[0] if path else None
 
 
 def fits(number: Number) -> Interval:

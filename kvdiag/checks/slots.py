@@ -70,8 +70,7 @@ def _check(
     }
     if not found:
         missing = missing_for_budget(inputs, number.rank) if capacity is None else ()
-        missing += (arithmetic.refused,) if arithmetic.refused else ()
-        missing = missing or ("a capacity of which it follows",)
+        missing += arithmetic.why_not() or ("arguments by which some budget gives the stated capacity",)
         return Check(number.name, "unknown", number.rank, number.role, fits(number), None, formula, {}, missing, lines)
     verdict, lacking = judge(fits(number), found, excuses)
     return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), formula, terms, lacking, lines)
@@ -111,7 +110,7 @@ def _state(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> Check
         )
     if not found:
         missing = missing_for_budget(inputs, number.rank)
-        missing += (arithmetic.refused,) if arithmetic.refused and (inputs.geometry is None or not missing) else ()
+        missing += arithmetic.why_not()
         return Check(number.name, "unknown", number.rank, number.role, fits(number), None, _STATE, {}, missing, lines)
     verdict, lacking = judge(fits(number), found, budget_excuses(inputs))
     terms = {"rest_memory": budget[0].to_dict()} if budget else {}

@@ -1,0 +1,109 @@
+"""Bytes of one row of each pool, as the pool lines print them: what is allocated, which the budget does not always count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvdiag.errors import CannotSizeError
+from kvdiag.models import Geometry
+from kvdiag.sizing.cells import INDEX_BLOCK, MXFP8_BLOCK, SCALE_BLOCK, index_cell, kv_heads_per_rank
+from kvdiag.sizing.history import since
+from kvdiag.sizing.resolve import Settings
+
+_FP4 = Fraction(1, 2) + Fraction(1, SCALE_BLOCK)
+_FP4_OPEN = "the layout of FP4 values and their scales, which back ends decide"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Bytes of a row of the only pool or of the full-attention pool, and of the window pool where there is one."""
+
+    full: Fraction
+    window: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """The rows a release may print; more than one where arguments or back ends decide, and `open` names what does."""
+
+    options: tuple[Row, ...]
+    open: str = ""
+
+
+def pool_row(settings: Settings, stage: range) -> PoolRow:
+    """The rows of the target's pools on one pipeline stage (``get_kv_size_bytes`` of the pool classes).
+
+    Raises CannotSizeError where the pools print no such line or no rule knows their rows.
+    """
+    geometry = settings.geometry
+    if settings.pools in ("dsv4", "minimax") or geometry.compressed_keys is not None:
+        raise CannotSizeError(f"cannot size the pool lines of {geometry.architecture}: no rule for its rows")
+    if settings.pools in ("windows", "llama4") and geometry.windows is not None:
+        return _windowed(settings, stage)
+    layers = _layers(settings, stage)
+    if settings.is_mla:
+        return _latent(settings, stage, layers)
+    return _plain(geometry.num_key_value_heads, geometry.head_dim, geometry.v_head_dim, layers, settings)
+
+
+def draft_row(settings: Settings, draft: Geometry, layers: int) -> PoolRow:
+    """The row of a draft model's pool of so many layers; `draft` is the target itself where the draft is a part of it."""
+    if draft.kv_lora_rank and settings.is_mla:
+        return _latent(settings, range(layers), layers)
+    return _plain(draft.num_key_value_heads, draft.head_dim, draft.v_head_dim, layers, settings)
+
+
+def _layers(settings: Settings, stage: range) -> int:
+    if settings.state is not None:
+        return sum(layer in stage for layer in settings.state.attention_layers)
+    geometry = settings.geometry
+    return len(stage) * geometry.num_attention_layers // geometry.num_hidden_layers
+
+
+def _latent(settings: Settings, stage: range, layers: int) -> PoolRow:
+    geometry, dtype = settings.geometry, settings.dtype
+    rope, rank = geometry.qk_rope_head_dim, geometry.kv_lora_rank
+    if not settings.has_index or geometry.index is None:
+        factor = _FP4 if dtype.is_fp4 else Fraction(dtype.size)
+        return PoolRow((Row((rank + rope) * layers * factor),), _FP4_OPEN if dtype.is_fp4 else "")
+    index = _index(settings, stage)
+    plain = Row(Fraction((rank + rope) * dtype.size * layers + index))
+    if dtype.name != "fp8_e4m3":
+        return PoolRow((plain,))
+    packed = Row(Fraction((rank + rank // INDEX_BLOCK * 4 + rope * 2) * layers + index))
+    return PoolRow((packed, plain), "the attention backend, which packs rows or does not")
+
+
+def _index(settings: Settings, stage: range) -> int:
+    index = settings.geometry.index
+    assert index is not None
+    if since(settings.release, "0.5.3.post1"):
+        return index_cell(index, stage, settings.release)
+    return (index.head_dim + index.head_dim // INDEX_BLOCK * 4) * len(stage)
+
+
+def _windowed(settings: Settings, stage: range) -> PoolRow:
+    geometry, windows = settings.geometry, settings.geometry.windows
+    assert windows is not None
+    if settings.is_mla:
+        raise CannotSizeError(f"cannot size the pool lines of {geometry.architecture}: no rule for its rows")
+    full = sum(layer in stage for layer in windows.full_layers)
+    window = sum(layer in stage for layer in windows.window_layers)
+    heads = windows.num_key_value_heads or geometry.num_key_value_heads
+    whole = _plain(geometry.num_key_value_heads, geometry.head_dim, geometry.v_head_dim, full, settings)
+    part = _plain(heads, windows.head_dim, windows.v_head_dim, window, settings)
+    options = tuple(Row(a.full, b.full) for a, b in zip(whole.options, part.options, strict=True))
+    return PoolRow(options, whole.open)
+
+
+def _plain(heads: int, dim: int, v_dim: int, layers: int, settings: Settings) -> PoolRow:
+    """K and V of every layer; an FP4 cache may keep K in FP8 (0.5.21 and newer decide by back end)."""
+    dtype = settings.dtype
+    dcp = settings.arguments.dcp_size if since(settings.release, "0.5.18") else 1
+    each = kv_heads_per_rank(heads, settings.attention_tp, dcp) * layers
+    if dtype.is_fp4:
+        mixed = Row(each * (dim + v_dim * _FP4))
+        return PoolRow((Row(each * (dim + v_dim) * _FP4), mixed), _FP4_OPEN)
+    factor = dtype.size + Fraction(1, MXFP8_BLOCK) if dtype.name == "mxfp8" else Fraction(dtype.size)
+    return PoolRow((Row(each * (dim + v_dim) * factor),))
