@@ -44,8 +44,15 @@ def page() -> str:
 
 def _classes() -> list[str]:
     tables = {Path(str(doc["_path"])).stem: doc for doc in rulebook.load("architectures")}
-    registry = {name: ranges for name, ranges in tables["registry"].items() if isinstance(ranges, str) and not name.startswith("_")}
-    lines = ["## Classes of SGLang's registry", "", f"SGLang 0.3.0 to {known_releases()[-1]} register {len(registry)} classes.", ""]
+    registry = {
+        name: ranges for name, ranges in tables["registry"].items() if isinstance(ranges, str) and not name.startswith("_")
+    }
+    lines = [
+        "## Classes of SGLang's registry",
+        "",
+        f"SGLang 0.3.0 to {known_releases()[-1]} register {len(registry)} classes.",
+        "",
+    ]
     named: set[str] = set()
     for table, (way, exact) in WAYS.items():
         names = sorted(name for name in tables[table] if name in registry and name not in named)

@@ -52,7 +52,7 @@ def state_of(text: Values, architecture: str, layers: int, place: str) -> StateS
     for types, read in _READERS:
         if kind in types:
             return read(_Keys(text, place), layers)
-    marks = [mark for mark in _MARKS if text.get(mark)]
+    marks = [mark for mark in _MARKS if _marks_state(mark, text.get(mark))]
     listed = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(listed, list):
         marks += [found for found in _STATEFUL_KINDS if found in listed]
@@ -63,6 +63,13 @@ def state_of(text: Values, architecture: str, layers: int, place: str) -> StateS
             "knows its layout"
         )
     return None
+
+
+def _marks_state(mark: str, value: Any) -> bool:
+    """MiniMax lists a kind for every layer, and 1 is full attention."""
+    if mark == "attn_type_list" and isinstance(value, list):
+        return any(kind != 1 for kind in value)
+    return bool(value)
 
 
 @dataclass(frozen=True, slots=True)
