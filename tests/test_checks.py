@@ -155,3 +155,34 @@ def test_the_symbols_cover_every_release_without_a_gap():
         order = [str(release) for release in known_releases()]
         for (_, last), (first, _) in pairwise(ends):
             assert order.index(first) == order.index(last) + 1, (name, last, first)
+
+
+VISION = """\
+[2026-09-01 10:00:00] server_args=ServerArgs(model_path='Qwen/Qwen2.5-VL-7B-Instruct', dtype='auto', kv_cache_dtype='auto', \
+mem_fraction_static=0.8, max_running_requests=None, max_total_tokens=None, chunked_prefill_size=8192, page_size=1, tp_size=1, \
+pp_size=1, dp_size=1, device='cuda', attention_backend='fa3', enable_dp_attention=False)
+[2026-09-01 10:00:20] Load weight begin. avail mem=78.68 GB
+[2026-09-01 10:00:40] Load weight end. elapsed=20.11 s, type=Qwen2_5_VLForConditionalGeneration, avail mem=62.68 GB, \
+mem usage=16.00 GB.
+[2026-09-01 10:00:41] Reserving {reserved:.2f} GB of the KV budget for post-sizing multimodal allocations \
+(feature-transport pools + embedding cache).
+[2026-09-01 10:00:41] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB
+[2026-09-01 10:00:55] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests={slots}, context_len=128000, available_gpu_mem=12.00 GB
+"""
+
+
+@pytest.mark.parametrize("reserved", [0.10, 1.00])
+def test_what_is_reserved_for_images_is_read_not_guessed(reserved, tmp_path):
+    rest = (62.68 - 78.68 * 0.2 - (100 / 1024 if reserved == 0.10 else reserved)) * 2**30
+    count = int(rest) // 57_344
+    text = VISION.format(
+        reserved=reserved, tokens=count, half=count * 57_344 / 2 / 2**30, slots=max(2048, int(count / 128_000 * 512))
+    )
+    start = explained(tmp_path, text, release="0.5.20")
+    assert check(start, "bytes_per_token").recomputed.low == 57_344
+    assert check(start, "max_total_num_tokens").verdict == "agree"
+    assert (
+        check(explained(tmp_path, with_capacity(text, count + 6000), release="0.5.20"), "max_total_num_tokens").verdict
+        == "disagree"
+    )

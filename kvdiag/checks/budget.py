@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
+from kvdiag.checks.defaults import default_terms
 from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import Reading, once
 from kvdiag.checks.verdict import Candidate, candidates, hull, judge
-from kvdiag.quantity import Interval
+from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.quantity import GIB, Interval
+from kvdiag.sizing import UNKNOWN_DEVICE
+from kvdiag.sizing.resolve import resolve
 from kvdiag.starts import Number
 
 BUDGET = "available_gpu_memory - pre_model_load_memory x (1 - mem_fraction_static)"
@@ -23,7 +27,25 @@ def budget_of(inputs: CheckInputs, rank: str) -> tuple[Interval, Reading] | None
     worst = inputs.worst(rank)
     if worst is None or worst.total is None or inputs.mem_fraction_static is None:
         return None
-    return worst.available - worst.total * (1 - inputs.mem_fraction_static), worst
+    rest = worst.available - worst.total * (1 - inputs.mem_fraction_static)
+    return rest + _reservation_shift(inputs), worst
+
+
+def _reservation_shift(inputs: CheckInputs) -> Interval:
+    """What the log reserves for images is less or more than the default that sizing takes off: the difference.
+
+    Nothing where no line states it, or where the default prints so (``mm_runtime_reservation_gb``, 0.5.18 and newer).
+    """
+    none = Interval.of(0, unit="bytes")
+    printed = next((v for e in inputs.start.events_of("pool_budget") if (v := e.record.interval("reserved")) is not None), None)
+    if printed is None or inputs.geometry is None:
+        return none
+    try:
+        settings = resolve(inputs.geometry, inputs.arguments, inputs.candidates()[-1], UNKNOWN_DEVICE, inputs.draft)
+    except (CannotSizeError, ConfigError):
+        return none
+    default = Interval.of(settings.reserved_gib * GIB, unit="bytes")
+    return none if default.meets(printed) else default - printed
 
 
 def missing_for_budget(inputs: CheckInputs, rank: str) -> tuple[str, ...]:
@@ -148,7 +170,5 @@ def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, implied: li
     ]
     told = Interval.of(inputs.mem_fraction_static, unit="fraction")
     verdict, missing = judge(told, found, budget_excuses(inputs))
-    lines = once((*worst.lines, capacity.line))
-    return Check(
-        "mem_fraction_static", verdict, capacity.rank, None, told, hull(found), FRACTION, _terms(inputs, worst), missing, lines
-    )
+    lines, terms = once((*worst.lines, capacity.line)), _terms(inputs, worst) | default_terms(inputs, worst)
+    return Check("mem_fraction_static", verdict, capacity.rank, None, told, hull(found), FRACTION, terms, missing, lines)
