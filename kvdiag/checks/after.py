@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
@@ -10,9 +11,11 @@ from kvdiag.checks.inputs import SHARED_MEMORY, CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.quantity import GIB, Interval
+from kvdiag.sizing.slots import MOST
 from kvdiag.starts import Number
 
 _FORMULA = "free before the pool - kv_pool_bytes - state pool - request table"
+_MIB = 1 << 20
 _ENTRY_BYTES = 4
 """A row of ``req_to_token`` holds int32 slots."""
 _MARGIN = 1024
@@ -21,13 +24,13 @@ _ALLOCATION = 2 << 20
 """CUDA's allocator hands out memory in multiples of this, for each buffer of each layer."""
 
 
-def after_checks(inputs: CheckInputs, _: Arithmetic) -> Iterator[Check]:
+def after_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
     """``memory_after_pool`` of every rank and role that states it with a reading before."""
     for after in inputs.start.find("memory_after_pool"):
         pool = _last(inputs, after, ("kv_pool_bytes",))
         before = _last(inputs, pool, ("available_gpu_memory", "memory_after_pool")) if pool is not None else None
         if pool is not None and before is not None and (pool.role or "target") == (after.role or "target"):
-            yield _check(inputs, after, pool, before)
+            yield _check(inputs, arithmetic, after, pool, before)
 
 
 def _last(inputs: CheckInputs, until: Number, names: tuple[str, ...]) -> Number | None:
@@ -43,7 +46,7 @@ def _last(inputs: CheckInputs, until: Number, names: tuple[str, ...]) -> Number 
     return max(found, key=lambda number: number.line, default=None)
 
 
-def _check(inputs: CheckInputs, after: Number, pool: Number, before: Number) -> Check:
+def _check(inputs: CheckInputs, arithmetic: Arithmetic, after: Number, pool: Number, before: Number) -> Check:
     most = fits(before) - fits(pool)
     terms: dict[str, Any] = {"free_before": fits(before).to_dict(), "kv_pool_bytes": fits(pool).to_dict()}
     lines = [before.line, pool.line, after.line]
@@ -52,40 +55,57 @@ def _check(inputs: CheckInputs, after: Number, pool: Number, before: Number) -> 
         most = most - fits(state)
         terms["state_pool_bytes"] = fits(state).to_dict()
         lines.append(state.line)
-    table = _request_table(inputs)
-    if table is not None:
-        terms["request_table_bytes"] = table
-    spread = (table or 0) + _rounding(inputs)
-    recomputed = Interval(most.low - spread, most.high, "bytes")
-    verdict, missing = _verdict(inputs, fits(after), recomputed, table)
     role = after.role or pool.role
+    table = _request_table(inputs, arithmetic) if role != "draft" else Interval.of(0, unit="bytes")
+    if table is not None:
+        terms["request_table_bytes"] = table.to_dict()
+        most = most - table
+    recomputed = Interval(most.low - _rounding(inputs), most.high, "bytes")
+    verdict, missing = _verdict(inputs, fits(after), recomputed, table)
     return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, _FORMULA, terms, missing, once(lines))
 
 
-def _verdict(inputs: CheckInputs, observed: Interval, recomputed: Interval, table: int | None) -> tuple[str, tuple[str, ...]]:
+def _verdict(
+    inputs: CheckInputs, observed: Interval, recomputed: Interval, table: Interval | None
+) -> tuple[str, tuple[str, ...]]:
     """Never ``disagree``: what a process allocates or gives back between two lines is not in the log."""
     if observed.meets(recomputed):
         return "agree", ()
     if inputs.on_shared_memory:
         return "unknown", (SHARED_MEMORY,)
     if observed.low > recomputed.high:
-        return "unknown", (f"what gave back {float((observed.low - recomputed.high) / GIB):.2f} GiB between the two lines",)
-    gap = f"{float((recomputed.low - observed.high) / GIB):.2f} GiB"
-    if table is None:
+        return "unknown", (f"what gave back {_amount(observed.low - recomputed.high)} between the two lines",)
+    gap = _amount(recomputed.low - observed.high)
+    if table is None or not table.low:
         return "unknown", (
             f"what else took {gap}: the request table (its requests and context_len are not in the log) or another buffer",
         )
     return "unknown", (f"what else took {gap} between the two lines: no line of the log names it",)
 
 
-def _request_table(inputs: CheckInputs) -> int | None:
-    """The most bytes ``ReqToTokenPool`` can take: a row of int32 for each request, as long as the context and a margin."""
+def _amount(size: Fraction) -> str:
+    return f"{float(size / GIB):.2f} GiB" if size >= GIB else f"{float(size / _MIB):.1f} MiB"
+
+
+def _request_table(inputs: CheckInputs, arithmetic: Arithmetic) -> Interval | None:
+    """Bytes of ``ReqToTokenPool``: a row of int32 for each request, as long as the context and a margin.
+
+    It has as many rows as the server reports requests, or more (the user's number, or one to spare).
+    """
     requests, context = inputs.start.first("max_running_requests"), inputs.start.first("context_len")
-    if requests is None or context is None or not isinstance(requests.value, int) or not isinstance(context.value, int):
-        return None
+    asked = inputs.arguments.max_running_requests or 0
     replicas = inputs.arguments.dp_size if inputs.arguments.enable_dp_attention else 1
-    rows = max(requests.value, (inputs.arguments.max_running_requests or 0) // replicas) + 1
-    return rows * (context.value + _MARGIN) * _ENTRY_BYTES
+    if requests is not None and context is not None and isinstance(requests.value, int) and isinstance(context.value, int):
+        most = max(requests.value, asked // replicas) + 1
+        return _rows(requests.value, most, context.value, context.value)
+    contexts = {s.context for release in inputs.candidates() if (s := arithmetic.settings(release)) is not None}
+    if not contexts or inputs.config is None or inputs.config.note:
+        return None
+    return _rows(0, max(MOST, asked) + 1, min(contexts), max(contexts))
+
+
+def _rows(least: int, most: int, shortest: int, longest: int) -> Interval:
+    return Interval.of(least * shortest * _ENTRY_BYTES, most * (longest + _MARGIN) * _ENTRY_BYTES, "bytes")
 
 
 def _rounding(inputs: CheckInputs) -> int:

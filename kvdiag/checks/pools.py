@@ -84,6 +84,9 @@ def _checks(inputs: CheckInputs, arithmetic: Arithmetic, pool: _Pool) -> Iterato
     yield Check("bytes_per_token", verdict, rank, role, observed, hull(cells), how, of, missing, lines)
     verdict, missing = judge(fits(pool.size), found, excuses)
     terms["bytes_per_token"] = hull(cells).to_dict()
+    layout = rows.layout(found[-1].releases[-1])
+    if layout:
+        terms["layout"] = layout
     yield Check("kv_pool_bytes", verdict, rank, role, fits(pool.size), hull(found), formula, terms, missing, lines)
 
 
@@ -116,6 +119,11 @@ class _Rows:
                 value = Interval.of(row.full)
             result.append(Candidate(value.with_unit("bytes"), candidate.releases))
         return result
+
+    def layout(self, release: Release) -> str:
+        """The layout of the rows where `release` has several."""
+        row = self._fitting(release)
+        return row.layout if row is not None else ""
 
     def _fitting(self, release: Release) -> Row | None:
         """Of the rows `release` may print, the one that fits the log, else the first."""

@@ -17,10 +17,14 @@ _FP4_OPEN = "the layout of FP4 values and their scales, which back ends decide"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Bytes of a row of the only pool or of the full-attention pool, and of the window pool where there is one."""
+    """Bytes of a row of the only pool or of the full-attention pool, and of the window pool where there is one.
+
+    `layout` names the row where a release has several.
+    """
 
     full: Fraction
     window: Fraction | None = None
+    layout: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,10 @@ def _latent(settings: Settings, stage: range, layers: int) -> PoolRow:
         factor = _FP4 if dtype.is_fp4 else Fraction(dtype.size)
         return PoolRow((Row((rank + rope) * layers * factor),), _FP4_OPEN if dtype.is_fp4 else "")
     index = _index(settings, stage)
-    plain = Row(Fraction((rank + rope) * dtype.size * layers + index))
+    plain = Row(Fraction((rank + rope) * dtype.size * layers + index), None, "rows as they are")
     if dtype.name != "fp8_e4m3":
         return PoolRow((plain,))
-    packed = Row(Fraction((rank + rank // INDEX_BLOCK * 4 + rope * 2) * layers + index))
+    packed = Row(Fraction((rank + rank // INDEX_BLOCK * 4 + rope * 2) * layers + index), None, "rows packed with their scales")
     return PoolRow((packed, plain), "the attention backend, which packs rows or does not")
 
 
@@ -93,7 +97,7 @@ def _windowed(settings: Settings, stage: range) -> PoolRow:
     heads = windows.num_key_value_heads or geometry.num_key_value_heads
     whole = _plain(geometry.num_key_value_heads, geometry.head_dim, geometry.v_head_dim, full, settings)
     part = _plain(heads, windows.head_dim, windows.v_head_dim, window, settings)
-    options = tuple(Row(a.full, b.full) for a, b in zip(whole.options, part.options, strict=True))
+    options = tuple(Row(a.full, b.full, a.layout) for a, b in zip(whole.options, part.options, strict=True))
     return PoolRow(options, whole.open)
 
 
@@ -103,7 +107,7 @@ def _plain(heads: int, dim: int, v_dim: int, layers: int, settings: Settings) ->
     dcp = settings.arguments.dcp_size if since(settings.release, "0.5.18") else 1
     each = kv_heads_per_rank(heads, settings.attention_tp, dcp) * layers
     if dtype.is_fp4:
-        mixed = Row(each * (dim + v_dim * _FP4))
-        return PoolRow((Row(each * (dim + v_dim) * _FP4), mixed), _FP4_OPEN)
+        mixed = Row(each * (dim + v_dim * _FP4), None, "K in FP8, V in FP4")
+        return PoolRow((Row(each * (dim + v_dim) * _FP4, None, "K and V in FP4"), mixed), _FP4_OPEN)
     factor = dtype.size + Fraction(1, MXFP8_BLOCK) if dtype.name == "mxfp8" else Fraction(dtype.size)
     return PoolRow((Row(each * (dim + v_dim) * factor),))
