@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kvdiag.checks.after import after_checks
 from kvdiag.checks.arithmetic import Arithmetic
-from kvdiag.checks.budget import budget_checks
+from kvdiag.checks.capacity import capacity_checks
 from kvdiag.checks.compressed import compressed_checks
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.mlx import mlx_checks
@@ -15,7 +15,7 @@ from kvdiag.checks.pools import pool_checks
 from kvdiag.checks.slots import slot_checks
 from kvdiag.checks.symbols import symbol_of
 
-_MAKERS = (pool_checks, mlx_checks, compressed_checks, budget_checks, slot_checks, after_checks)
+_MAKERS = (pool_checks, mlx_checks, compressed_checks, capacity_checks, slot_checks, after_checks)
 _SELF_SIZED = ("rest_memory", "max_total_num_tokens")
 
 

@@ -1,0 +1,63 @@
+"""The capacity: max_total_num_tokens recomputed from the budget, and what it implies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.budget import BUDGET, budget_of, budget_terms, capacities, missing_for_budget
+from kvdiag.checks.implied import implied_checks
+from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
+from kvdiag.checks.model import Check
+from kvdiag.checks.readings import once
+from kvdiag.checks.verdict import Candidate, candidates, hull, judge
+from kvdiag.quantity import Interval
+from kvdiag.starts import Number
+
+CAPACITY = f"({BUDGET}) // bytes_per_token, capped and floored to a page"
+
+
+def capacity_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
+    """``max_total_num_tokens`` of every rank that states one, and the budget and the fraction these imply."""
+    seen: set[object] = set()
+    for capacity in capacities(inputs):
+        yield _max_total_num_tokens(inputs, arithmetic, capacity)
+        worst = inputs.worst(capacity.rank)
+        key = (capacity.value, worst)
+        if key not in seen:
+            seen.add(key)
+            yield from implied_checks(inputs, arithmetic, capacity)
+
+
+def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> Check:
+    name, budget = "max_total_num_tokens", budget_of(inputs, capacity.rank)
+    missing = missing_for_budget(inputs, capacity.rank)
+    terms: dict[str, Any] = {}
+    found: list[Candidate] = []
+    lines: tuple[int, ...] = (capacity.line,)
+    if budget is not None:
+        rest, worst = budget
+        lines = (*worst.lines, capacity.line)
+        terms = budget_terms(inputs, worst) | {"rest_memory": rest.to_dict()}
+        found = candidates(
+            arithmetic.groups(_middle(rest)),
+            lambda release: arithmetic.capacity(release, rest, lambda s: s.max_total_num_tokens, "tokens"),
+        )
+    if not found:
+        missing += arithmetic.why_not()
+        missing = missing or (arithmetic.refused,)
+        return Check(
+            name, "unknown", capacity.rank, capacity.role, capacity.interval, None, CAPACITY, terms, missing, once(lines)
+        )
+    sized = arithmetic.sized(found[-1].releases[-1])
+    if sized is not None:
+        terms["bytes_per_token"] = sized.bytes_per_token
+    verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs))
+    return Check(
+        name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), CAPACITY, terms, lacking, once(lines)
+    )
+
+
+def _middle(budget: Interval) -> int:
+    return max(0, int((budget.low + budget.high) / 2))

@@ -1,0 +1,85 @@
+"""What a capacity says of the budget and the fraction it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
+from kvdiag.checks.budget import BUDGET, budget_of, budget_terms, missing_for_budget, slots_of
+from kvdiag.checks.defaults import default_terms
+from kvdiag.checks.inputs import CheckInputs, budget_excuses
+from kvdiag.checks.model import Check
+from kvdiag.checks.readings import Reading, once
+from kvdiag.checks.verdict import Candidate, candidates, hull, judge
+from kvdiag.quantity import Interval
+from kvdiag.starts import Number
+
+FRACTION = "1 - (available_gpu_memory - rest_memory) / pre_model_load_memory"
+
+
+def implied_checks(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> Iterator[Check]:
+    """``rest_memory`` and ``mem_fraction_static``: the log seldom prints the one and may not state the other.
+
+    A capacity that no cap lowered gives both; where the log has no reading or fraction to hold them against, the verdict
+    is ``unknown`` and the implied value is still told.
+    """
+    if inputs.geometry is None or not isinstance(capacity.value, int) or inputs.start.first("rest_memory") is not None:
+        return
+    found = _implied(inputs, arithmetic, capacity, capacity.value)
+    if not found:
+        return
+    if hull(found).high >= LARGEST_BUDGET:
+        yield _capped(inputs, capacity)
+        return
+    found = [Candidate(candidate.value + BELOW_A_BYTE, candidate.releases) for candidate in found]
+    yield _rest_memory(inputs, capacity, found)
+    worst = inputs.worst(capacity.rank)
+    if worst is not None and worst.total is not None and worst.total.low > 0:
+        yield _fraction(inputs, capacity, worst, found)
+
+
+def _implied(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number, tokens: int) -> list[Candidate]:
+    budget, slots = budget_of(inputs, capacity.rank), slots_of(inputs, capacity.rank)
+    near = int(budget[0].high) if budget is not None else _near(arithmetic, tokens)
+    return candidates(arithmetic.groups(max(0, near)), lambda release: arithmetic.budgets(release, tokens, slots))
+
+
+def _near(arithmetic: Arithmetic, tokens: int) -> int:
+    cells = candidates(arithmetic.cells(), arithmetic.cell)
+    return int(hull(cells).high * tokens) if cells else 0
+
+
+def _capped(inputs: CheckInputs, capacity: Number) -> Check:
+    budget = budget_of(inputs, capacity.rank)
+    rest, lines = (budget[0], budget[1].lines) if budget is not None else (None, ())
+    why = f"--max-total-tokens {inputs.arguments.max_total_tokens} lowered the capacity, so it does not tell the budget"
+    terms = budget_terms(inputs, budget[1]) if budget is not None else {}
+    return Check("rest_memory", "unknown", capacity.rank, None, None, rest, BUDGET, terms, (why,), once((*lines, capacity.line)))
+
+
+def _rest_memory(inputs: CheckInputs, capacity: Number, found: list[Candidate]) -> Check:
+    budget = budget_of(inputs, capacity.rank)
+    if budget is None:
+        missing = missing_for_budget(inputs, capacity.rank)
+        return Check("rest_memory", "unknown", capacity.rank, None, hull(found), None, BUDGET, {}, missing, (capacity.line,))
+    rest, worst = budget
+    verdict, missing = judge(rest, found, budget_excuses(inputs))
+    lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst)
+    return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, BUDGET, terms, missing, lines)
+
+
+def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: list[Candidate]) -> Check:
+    """The fraction in force, as the capacity implies it, against the one the log states."""
+    assert worst.total is not None
+    total, one = worst.total, Interval.of(1, unit="fraction")
+    found = [
+        Candidate(one - ((worst.available - budget.value) / total).with_unit("fraction"), budget.releases) for budget in budgets
+    ]
+    lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst) | default_terms(inputs, worst)
+    name, rank = "mem_fraction_static", capacity.rank
+    if inputs.mem_fraction_static is None:
+        missing = ("mem_fraction_static (the server_args line)",)
+        return Check(name, "unknown", rank, None, None, hull(found), FRACTION, terms, missing, lines)
+    told = Interval.of(inputs.mem_fraction_static, unit="fraction")
+    verdict, lacking = judge(told, found, budget_excuses(inputs))
+    return Check(name, verdict, rank, None, told, hull(found), FRACTION, terms, lacking, lines)
