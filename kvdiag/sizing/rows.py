@@ -12,6 +12,7 @@ from kvdiag.sizing.history import since
 from kvdiag.sizing.resolve import Settings
 
 _FP4 = Fraction(1, 2) + Fraction(1, SCALE_BLOCK)
+_BARE = "FP4 without its scales"
 _FP4_OPEN = "the layout of FP4 values and their scales, which back ends decide"
 
 
@@ -60,7 +61,8 @@ def draft_row(settings: Settings, draft: Geometry, layers: int) -> PoolRow:
 
 def _layers(settings: Settings, stage: range) -> int:
     if settings.state is not None:
-        return sum(layer in stage for layer in settings.state.attention_layers)
+        own = stage if since(settings.release, "0.5.9") else range(settings.geometry.num_hidden_layers)
+        return sum(layer in own for layer in settings.state.attention_layers)
     geometry = settings.geometry
     return len(stage) * geometry.num_attention_layers // geometry.num_hidden_layers
 
@@ -69,8 +71,10 @@ def _latent(settings: Settings, stage: range, layers: int) -> PoolRow:
     geometry, dtype = settings.geometry, settings.dtype
     rope, rank = geometry.qk_rope_head_dim, geometry.kv_lora_rank
     if not settings.has_index or geometry.index is None:
-        factor = _FP4 if dtype.is_fp4 else Fraction(dtype.size)
-        return PoolRow((Row((rank + rope) * layers * factor),), _FP4_OPEN if dtype.is_fp4 else "")
+        width = (rank + rope) * layers
+        if not dtype.is_fp4:
+            return PoolRow((Row(Fraction(width * dtype.size)),))
+        return PoolRow((Row(Fraction(width, 2), None, _BARE), Row(width * _FP4, None, "K and V in FP4")), _FP4_OPEN)
     index = _index(settings, stage)
     plain = Row(Fraction((rank + rope) * dtype.size * layers + index), None, "rows as they are")
     if dtype.name != "fp8_e4m3":
@@ -102,12 +106,19 @@ def _windowed(settings: Settings, stage: range) -> PoolRow:
 
 
 def _plain(heads: int, dim: int, v_dim: int, layers: int, settings: Settings) -> PoolRow:
-    """K and V of every layer; an FP4 cache may keep K in FP8 (0.5.21 and newer decide by back end)."""
+    """K and V of every layer; an FP4 cache may keep K in FP8 (0.5.21 and newer decide by back end).
+
+    The line counts the scales of FP4 from 0.5.16; a pool that is not made for windows may store V as wide as K.
+    """
     dtype = settings.dtype
     dcp = settings.arguments.dcp_size if since(settings.release, "0.5.18") else 1
     each = kv_heads_per_rank(heads, settings.attention_tp, dcp) * layers
     if dtype.is_fp4:
-        mixed = Row(each * (dim + v_dim * _FP4), None, "K in FP8, V in FP4")
-        return PoolRow((Row(each * (dim + v_dim) * _FP4, None, "K and V in FP4"), mixed), _FP4_OPEN)
+        bare = Row(Fraction(each * (dim + v_dim), 2), None, _BARE)
+        whole = Row(each * (dim + v_dim) * _FP4, None, "K and V in FP4")
+        return PoolRow((bare, whole, Row(each * (dim + v_dim * _FP4), None, "K in FP8, V in FP4")), _FP4_OPEN)
     factor = dtype.size + Fraction(1, MXFP8_BLOCK) if dtype.name == "mxfp8" else Fraction(dtype.size)
-    return PoolRow((Row(each * (dim + v_dim) * factor),))
+    row = Row(each * (dim + v_dim) * factor)
+    if dim == v_dim or settings.pools != "plain":
+        return PoolRow((row,))
+    return PoolRow((row, Row(each * 2 * dim * factor, None, "V as wide as K")), "whether V is stored as wide as K")
