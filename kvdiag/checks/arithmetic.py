@@ -11,7 +11,7 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
-from kvdiag.sizing import UNKNOWN_DEVICE, Memory, ServerArguments, Sizing, size
+from kvdiag.sizing import Device, Memory, ServerArguments, Sizing, size
 from kvdiag.sizing.resolve import Settings, resolve
 
 _POOLS = (
@@ -34,8 +34,9 @@ class Arithmetic:
     Budgets are whole bytes of ``rest_memory``. `refused` says why the last release that could not size did not.
     """
 
-    def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None) -> None:
+    def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None, device: Device | None = None) -> None:
         self.inputs = inputs
+        self.device = inputs.device if device is None else device
         self.arguments = replace(arguments or inputs.arguments, mem_fraction_static=1.0)
         self.refused = inputs.unsized
         self._kept: dict[tuple[Release, int | None], Sizing | None] = {}
@@ -52,7 +53,7 @@ class Arithmetic:
             return None
         memory = None if budget is None else Memory(budget / GIB, 0.0)
         try:
-            return size(self.inputs.geometry, self.arguments, release, memory, UNKNOWN_DEVICE, self.inputs.draft)
+            return size(self.inputs.geometry, self.arguments, release, memory, self.device, self.inputs.draft)
         except (CannotSizeError, ConfigError) as error:
             self.refused = str(error)
             return None
@@ -62,10 +63,15 @@ class Arithmetic:
         if self.inputs.geometry is None:
             return None
         try:
-            return resolve(self.inputs.geometry, self.arguments, release, UNKNOWN_DEVICE, self.inputs.draft)
+            return resolve(self.inputs.geometry, self.arguments, release, self.device, self.inputs.draft)
         except (CannotSizeError, ConfigError) as error:
             self.refused = str(error)
             return None
+
+    def keeps_state(self, release: Release) -> bool:
+        """Whether part of the budget goes to state slots, so that tokens alone do not tell it."""
+        settings = self.settings(release)
+        return settings is not None and settings.state is not None
 
     def why_not(self) -> tuple[str, ...]:
         """Why no release can size the model at all; empty where one can."""
@@ -109,7 +115,7 @@ class Arithmetic:
 
         wanted = (slots or 0, tokens)
         cell = self.cell(release)
-        if cell is None:
+        if cell is None or (slots is None and self.keeps_state(release)):
             return None
         near = math.ceil(cell.low * tokens)
         first = self._first(release, near, lambda sized: order(sized) >= wanted)

@@ -11,8 +11,9 @@ from kvdiag.checks.implied import implied_checks
 from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
-from kvdiag.checks.verdict import Candidate, candidates, hull, judge
+from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
+from kvdiag.sizing import UNKNOWN_DEVICE
 from kvdiag.starts import Number
 
 CAPACITY = f"({BUDGET}) // bytes_per_token, capped and floored to a page"
@@ -53,7 +54,7 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
         terms["bytes_per_token"] = sized.bytes_per_token
-    verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs))
+    verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs) + _other_card(inputs, capacity, found))
     return Check(
         name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), CAPACITY, terms, lacking, once(lines)
     )
@@ -61,3 +62,15 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
 
 def _middle(budget: Interval) -> int:
     return max(0, int((budget.low + budget.high) / 2))
+
+
+def _other_card(inputs: CheckInputs, capacity: Number, found: list[Candidate]) -> list[Excuse]:
+    """Where the card was told from its free memory only: an excuse if the arithmetic of another fits."""
+    budget = budget_of(inputs, capacity.rank)
+    if inputs.device is UNKNOWN_DEVICE or budget is None or any(c.value.meets(fits(capacity)) for c in found):
+        return []
+    other = Arithmetic(inputs, device=UNKNOWN_DEVICE)
+    release = inputs.candidates()[-1]
+    value = other.capacity(release, budget[0], lambda s: s.max_total_num_tokens, "tokens")
+    fitting = value is not None and value.meets(fits(capacity))
+    return [Excuse("which card this was: free memory points to one, the capacity fits another")] if fitting else []

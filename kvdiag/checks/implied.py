@@ -27,6 +27,9 @@ def implied_checks(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number
         return
     found = _implied(inputs, arithmetic, capacity, capacity.value)
     if not found:
+        if slots_of(inputs, capacity.rank) is None and any(arithmetic.keeps_state(r) for r in inputs.candidates()):
+            why = "max_mamba_cache_size (no line states the state slots, which share the budget)"
+            yield Check("rest_memory", "unknown", capacity.rank, None, None, None, BUDGET, {}, (why,), (capacity.line,))
         return
     if hull(found).high >= LARGEST_BUDGET:
         yield _capped(inputs, capacity)

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
 from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
-from kvdiag.sizing import ServerArguments
+from kvdiag.sizing import UNKNOWN_DEVICE, Device, ServerArguments
+from kvdiag.sizing.resolve import resolve
 from kvdiag.starts import Number, Start
 
 SHARED_MEMORY = (
@@ -40,6 +42,7 @@ class CheckInputs:
     stated: Release | None
     readings: tuple[Reading, ...]
     draft: Geometry | None
+    device: Device = UNKNOWN_DEVICE
 
     @property
     def on_shared_memory(self) -> bool:
@@ -82,7 +85,18 @@ def gather(start: Start, config_path: str | None, model: str | None, stated: Rel
         possible = only(stated)
     draft = _draft(start)
     fraction = _fraction(start, arguments)
-    return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings_of(start), draft)
+    readings = readings_of(start)
+    device = _device(geometry, readings)
+    return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device)
+
+
+def _device(geometry: Geometry | None, readings: tuple[Reading, ...]) -> Device:
+    """The card that free memory points to, where sizes depend on it (sparse attention) and only one kind has so much."""
+    worst = worst_of(readings)
+    if geometry is None or geometry.index is None or worst is None or worst.total is None:
+        return UNKNOWN_DEVICE
+    devices = {Device(gpu.memory_mib, gpu.compute_capability, gpu.vendor) for gpu in likely_gpus(worst.total)}
+    return devices.pop() if len(devices) == 1 else UNKNOWN_DEVICE
 
 
 def _text(value: Any) -> str | None:
@@ -95,7 +109,7 @@ def _arguments(start: Start) -> ServerArguments:
     found: dict[str, Any] = {}
     for name in ("kv_cache_dtype", "dtype"):
         number = start.first(name, role="target")
-        if number is not None and isinstance(number.value, str):
+        if number is not None and isinstance(number.value, str) and not _same_family(getattr(arguments, name), number.value):
             found[name] = number.value
     context = start.first("context_len")
     if context is not None and isinstance(context.value, int) and _possible("context_length", context.value):
@@ -104,6 +118,14 @@ def _arguments(start: Start) -> ServerArguments:
         if name not in start.server_args:
             found[name] = 1 + max((_tag(rank, tag) for rank in start.ranks), default=0)
     return replace(arguments, **found)
+
+
+_FAMILIES = {"nvfp4": "fp4", "fp4_mx_block16": "fp4", "fp4_e2m1": "fp4", "mxfp8": "fp8_e4m3"}
+
+
+def _same_family(asked: str, printed: str) -> bool:
+    """Whether the argument says more than the torch dtype a line prints for it: FP4 recipes share one dtype."""
+    return asked in _FAMILIES and printed.startswith(_FAMILIES[asked])
 
 
 def _possible(name: str, value: Any) -> bool:
@@ -176,7 +198,20 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
         found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
     if inputs.unseen("max_total_tokens"):
         found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
+    if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
+        found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
     return found + cell_excuses(inputs)
+
+
+def _reserves(inputs: CheckInputs) -> bool:
+    """Whether the newest possible release keeps part of the budget back for a multimodal model (0.5.18 and newer)."""
+    if inputs.geometry is None:
+        return False
+    try:
+        settings = resolve(inputs.geometry, inputs.arguments, inputs.candidates()[-1], inputs.device, inputs.draft)
+    except (CannotSizeError, ConfigError):
+        return False
+    return settings.reserved_gib > 0
 
 
 def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
