@@ -166,7 +166,8 @@ pp_size=1, dp_size=1, device='cuda', attention_backend='fa3', enable_dp_attentio
 mem usage=16.00 GB.
 [2026-09-01 10:00:41] Reserving {reserved:.2f} GB of the KV budget for post-sizing multimodal allocations \
 (feature-transport pools + embedding cache).
-[2026-09-01 10:00:41] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB
+[2026-09-01 10:00:41] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, K size: {half:.2f} GB, \
+V size: {half:.2f} GB
 [2026-09-01 10:00:55] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, \
 max_running_requests={slots}, context_len=128000, available_gpu_mem=12.00 GB
 """
