@@ -145,7 +145,7 @@ def _tag(rank: str, tag: str) -> int:
 
 def _fraction(start: Start, arguments: ServerArguments) -> Fraction | None:
     for event in reversed(start.events_of("fraction_changed")):
-        for name in ("to", "mem_fraction_static"):
+        for name in ("mem_fraction_static after", "mem_fraction_static"):
             value = event.record.values.get(name)
             if value is not None and value.number is not None:
                 return Fraction(value.text)

@@ -97,7 +97,7 @@ def _window(text: Mapping[str, Any], architecture: str) -> int | None:
     size: int | None = next((text[key] for key in keys if isinstance(text.get(key), int)), None)
     if size is None or isinstance(size, bool) or size <= 0:
         return None
-    return int(size) - 1 if architecture.startswith(_EXCLUSIVE) else int(size)
+    return size - 1 if architecture.startswith(_EXCLUSIVE) else size
 
 
 def _number(text: Mapping[str, Any], key: str, place: str) -> int | None:
