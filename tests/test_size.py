@@ -107,6 +107,22 @@ def test_an_argument_the_release_does_not_take_is_an_error_that_names_it(args, t
         kvdiag.size(config=DENSE, release="0.5.9", args=args)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        DENSE | {"model_type": "nemotron_h", "hybrid_override_pattern": 1},
+        DENSE | {"model_type": "nemotron-nas", "block_configs": 7},
+        DENSE | {"num_hidden_layers": 0},
+        DENSE | {"head_dim": "wide"},
+    ],
+    ids=["pattern", "blocks", "no layers", "a word"],
+)
+@pytest.mark.parametrize("release", ["0.3.6", "0.5.9", "0.5.22"])
+def test_a_config_no_model_has_is_refused_with_a_message(config, release):
+    with pytest.raises(KvdiagError):
+        sized(config, release)
+
+
 def test_the_command_prints_the_numbers_of_the_python_interface(tmp_path, capsys):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LATENT))

@@ -173,7 +173,9 @@ def _nemotron_h(keys: _Keys, layers: int) -> StateShape:
     """Mamba2 where the pattern says M, attention where it says * (``NemotronHConfig``)."""
     letters = {"mamba": "M", "attention": "*", "full_attention": "*"}
     kinds = keys.values.get("layers_block_type") or keys.values.get("hybrid_override_pattern")
-    pattern = [letters.get(str(kind), str(kind)) for kind in kinds or ()]
+    if not isinstance(kinds, (list, str)):
+        raise ConfigError(f"{keys.place}: layers_block_type or hybrid_override_pattern must name every layer's kind")
+    pattern = [letters.get(str(kind), str(kind)) for kind in kinds]
     heads = keys.number("mamba_num_heads")
     dim = keys.number("mamba_head_dim")
     groups = keys.number("n_groups" if "n_groups" in keys.values else "mamba_n_groups")
