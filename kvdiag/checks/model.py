@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeStep:
+    """A statement of the tree at hand that a check's number comes from; `value` is what it gives with the log's values."""
+
+    file: str
+    symbol: str
+    line: int
+    step: str
+    expression: str
+    value: str | None = None
+    confidence: str = "certain"
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """One number of the log held against the same number recomputed.
 
@@ -33,6 +46,7 @@ class Check:
     missing: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
     symbol: str = ""
+    code: tuple[CodeStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kvdiag.cli.output import deliver, terminal
-from kvdiag.errors import ExitCode
+from kvdiag.errors import ExitCode, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,17 +14,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("number", nargs="?", metavar="NUMBER", help="a number, for example max_total_num_tokens")
     asked.add_argument("--line", metavar="TEXT", help="the text of a log line")
+    parser.add_argument("--against", metavar="REV", help="the older revision of the same repository, or another tree")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Answers from the tree; nothing in it is run."""
-    from kvdiag.source import open_tree
-    from kvdiag.source.answer import number_answer, numbers_answer
+    from kvdiag.source import open_against, open_tree
+    from kvdiag.source.answer import changes_answer, number_answer, numbers_answer
 
     tree = open_tree(arguments.tree)
-    if arguments.line is not None:
+    if arguments.against is not None and not arguments.number:
+        raise InputError("--against compares the path of a number; give one, for example max_total_num_tokens")
+    if arguments.against is not None:
+        answer = changes_answer(tree, open_against(arguments.tree, arguments.against), arguments.number)
+    elif arguments.line is not None:
         from kvdiag.source.line_answer import line_answer
 
         answer = line_answer(tree, arguments.line)

@@ -25,6 +25,8 @@ def render(answer: Answer, *, width: int = 100, colour: bool = False) -> str:
 
 
 def _body(answer: Answer, paint: Paint) -> Iterator[str]:
+    if "changes" in answer:
+        return _changes(answer, paint)
     if "path" in answer:
         return _path(answer, paint)
     if "bindings" in answer:
@@ -75,6 +77,22 @@ def _place(statements: list[Answer], paint: Paint) -> Iterator[str]:
         yield f"  {item['line']:>6}  {safe(item['expression'])}{paint.dim(safe(under))}"
         if item.get("evaluated"):
             yield f"          = {safe(item['evaluated'])}"
+
+
+def _changes(answer: Answer, paint: Paint) -> Iterator[str]:
+    against = answer["against"]
+    yield ""
+    old = against["release"] or against["tag"] or against["revision"] or against["tree"]
+    yield paint.bold(safe(f"{answer['number']}: what is different from {against['tree']} ({old})"))
+    if not answer["changes"]:
+        yield "Nothing: the same symbols with the same expressions."
+    for change in answer["changes"]:
+        yield ""
+        yield from paint.wrap(safe(change["sentence"]))
+        for mark, texts, other in (("-", change["before"], "after"), ("+", change["after"], "before")):
+            for text in texts:
+                if text not in change[other]:
+                    yield paint.colour(safe(f"  {mark} {text}"), "red" if mark == "-" else "green")
 
 
 def _line(answer: Answer, paint: Paint) -> Iterator[str]:

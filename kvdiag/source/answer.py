@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.source.nearest import release_of
 from kvdiag.source.path import CodePath, code_path
 from kvdiag.source.tree import SourceTree, TreeRelease
 
@@ -23,10 +24,24 @@ def number_answer(tree: SourceTree, number: str) -> dict[str, Any]:
     return kept(tree, f"number {number}", lambda: path_data(tree, code_path(tree, number)))
 
 
+def changes_answer(newer: SourceTree, older: SourceTree, number: str) -> dict[str, Any]:
+    """The answer to ``kvdiag source TREE NUMBER --against OLDER``. Raises InputError for an unknown number."""
+    other = f"{older.name} {older.origin.revision} {older.fingerprint}"
+    return kept(newer, f"changes {number} {other}", lambda: _changes(newer, older, number))
+
+
+def _changes(newer: SourceTree, older: SourceTree, number: str) -> dict[str, Any]:
+    from kvdiag.source.changes import path_changes
+
+    changes = [{name: getattr(change, name) for name in change.__slots__} for change in path_changes(older, newer, number)]
+    before = release_data(release_of(older))
+    against = {"tree": older.name, "revision": older.origin.revision, "tag": older.origin.tag, **before}
+    return path_data(newer, code_path(newer, number)) | {"against": against, "changes": changes}
+
+
 def numbers_answer(tree: SourceTree) -> dict[str, Any]:
     """The numbers that can be asked for, and what the tree is."""
     from kvdiag.source.anchors import number_rules
-    from kvdiag.source.nearest import release_of
 
     numbers = [{"number": r.number, "title": r.title, "aliases": list(r.aliases)} for r in number_rules().values()]
     return head(tree) | release_data(release_of(tree)) | {"numbers": numbers, "skipped": skipped(tree)}

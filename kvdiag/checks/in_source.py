@@ -1,0 +1,232 @@
+"""A start held against the tree it ran from: file and line at every check, and the tree's own arithmetic with the log's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from kvdiag.checks.budget import budget_of
+from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
+from kvdiag.errors import CannotSizeError
+from kvdiag.quantity import GIB, Interval
+from kvdiag.sizing.cell import element_bytes, kv_heads_per_rank
+from kvdiag.source import CodePath, PathStep, SourceTree, code_path
+from kvdiag.source.evaluate import Known, Value, exactly
+from kvdiag.source.parsed import Parsed
+from kvdiag.source.running import Followed, follow
+
+if TYPE_CHECKING:
+    from kvdiag.models import Geometry
+
+_NUMBERS = {"bytes_per_token": "cell_size", "kv_pool_bytes": "kv_bytes", "memory_after_pool": "kv_bytes"}
+_CHECKED = (
+    "rest_memory",
+    "bytes_per_token",
+    "max_total_num_tokens",
+    "max_running_requests",
+    "mem_fraction_static",
+    "kv_pool_bytes",
+    "memory_after_pool",
+    "swa_max_total_num_tokens",
+    "max_mamba_cache_size",
+)
+_PLAIN = ("mha", "gqa", "mqa", "mla")
+_DECIMALS = 4
+"""Digits that a value of the source is shown with after the point."""
+
+
+class InSource:
+    """Adds to diagnoses what `tree` says; paths and functions are looked up once."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self.tree = tree
+        self.parsed = Parsed(tree)
+        self._paths: dict[str, CodePath] = {}
+
+    def path(self, check: str) -> CodePath | None:
+        """The path of the number that a check is of; None where the rules have none."""
+        if check not in _CHECKED:
+            return None
+        if check not in self._paths:
+            self._paths[check] = code_path(self.tree, _NUMBERS.get(check, check))
+        return self._paths[check]
+
+    def add(self, item: StartDiagnosis, inputs: CheckInputs) -> None:
+        """Puts code steps into the checks of `item`, and findings where tree and log or tree and rules part."""
+        told = self._told(inputs)
+        ranks = {check.rank: known_values(inputs, check.rank) for check in item.checks}
+        checks = [replace(check, code=tuple(self._steps(check, inputs, ranks[check.rank]))) for check in item.checks]
+        item.checks[:] = checks
+        item.findings += [*told, *self._differences(inputs, item.checks, ranks)]
+
+    def _told(self, inputs: CheckInputs) -> Iterator[Finding]:
+        release = code_path(self.tree, "rest_memory").release
+        if release.release is None or any(release.release.key == other.key for other in inputs.candidates()):
+            return
+        wrote = str(inputs.releases) if inputs.releases else str(inputs.stated)
+        yield Finding(
+            "KV151",
+            "warning",
+            "The tree is not the release that wrote the log",
+            f"{self.tree.name} is SGLang {release.release} (by {release.source}); the log was written by {wrote}. "
+            "Files and lines are those of the tree.",
+            "Give the tree that ran: a checkout at its tag (--source TREE@REV) or the installed package.",
+        )
+
+    def _steps(self, check: Check, inputs: CheckInputs, known: Known) -> Iterator[CodeStep]:
+        path = self.path(check.name)
+        for step in path.steps if path else ():
+            if not _applies(step, inputs):
+                continue
+            value = self._follow(step, known).at.get(step.line) if known else None
+            shown = _shown(value) if isinstance(value, Interval) else None
+            yield CodeStep(step.file, step.symbol, step.line, step.step, step.expression, shown, step.confidence)
+
+    def _follow(self, step: PathStep, known: Known) -> Followed:
+        file = step.file.removeprefix(self.tree.package + "/") if self.tree.package else step.file
+        scope = self.parsed.symbol(file, step.symbol)
+        return follow(scope, known) if scope is not None and scope.type == "function_definition" else Followed()
+
+    def _differences(self, inputs: CheckInputs, checks: list[Check], ranks: dict[str, Known]) -> Iterator[Finding]:
+        """Where the tree's formula gives what ours cannot: it is patched, or our rule is wrong. Each formula once."""
+        for name, variable, step in (
+            ("rest_memory", "rest_memory", "reduced"),
+            ("bytes_per_token", "cell_size", "cost of a token"),
+        ):
+            found = next(filter(None, (self._difference(inputs, checks, name, variable, step, rank) for rank in ranks)), None)
+            if found:
+                yield found
+
+    def _difference(
+        self, inputs: CheckInputs, checks: list[Check], name: str, variable: str, step: str, rank: str
+    ) -> Finding | None:
+        ours = _ours(inputs, checks, name, rank)
+        path = self.path(name)
+        known = known_values(inputs, rank)
+        if ours is None or path is None or not known:
+            return None
+        for place in path.steps:
+            if place.step != step or place.confidence == "possible":
+                continue
+            theirs = self._follow(place, known).local.get(variable)
+            if isinstance(theirs, Interval) and not theirs.meets(ours):
+                return self._finding(name, place, theirs, ours)
+        return None
+
+    def _finding(self, name: str, place: PathStep, theirs: Interval, ours: Interval) -> Finding:
+        return Finding(
+            "KV150",
+            "warning",
+            f"The tree computes another {name}",
+            f"{place.file}:{place.line} ({place.symbol}) has {place.expression}; with the log's values that gives "
+            f"{_shown(theirs)}, by kvdiag's rule it is {_shown(ours)}.",
+            "The tree is patched, or kvdiag's rule is wrong for it: compare the expression with the release's "
+            "(kvdiag source TREE NUMBER --against REV).",
+        )
+
+
+def _applies(step: PathStep, inputs: CheckInputs) -> bool:
+    """Whether a step that holds only for some models or modes holds for this start, as far as its model is known."""
+    geometry = inputs.geometry
+    speculative = bool(inputs.start.server_args.get("speculative_algorithm"))
+    if step.when in ("speculative decoding", "DFLASH drafts"):
+        return speculative
+    if not step.when or geometry is None or geometry.attention not in _PLAIN:
+        return True
+    return step.when == "MLA models" and geometry.attention == "mla"
+
+
+def _ours(inputs: CheckInputs, checks: list[Check], name: str, rank: str) -> Interval | None:
+    """What kvdiag's rule gives, in the source's unit; None where it has terms that the source has elsewhere."""
+    if inputs.geometry is None or inputs.geometry.attention not in _PLAIN:
+        return None
+    if name == "rest_memory":
+        found = budget_of(inputs, rank)
+        return _gib(found[0]) if found else None
+    if inputs.start.server_args.get("speculative_algorithm"):
+        return None
+    for check in checks:
+        if check.name == name and check.rank == rank and check.recomputed is not None and check.role != "draft":
+            return check.recomputed.with_unit("")
+    return None
+
+
+def _gib(value: Interval) -> Interval:
+    return Interval(value.low / GIB, value.high / GIB, "")
+
+
+def known_values(inputs: CheckInputs, rank: str) -> dict[str, Interval | bool | str | None]:
+    """The names of SGLang's sizing code whose values log, config and arguments tell; memory is in GiB, as there."""
+    known: dict[str, Interval | bool | str | None] = {"is_draft_worker": False}
+    worst = inputs.worst(rank)
+    if worst is not None:
+        available = _gib(worst.available)
+        known |= {"available_gpu_memory": available, "post_model_load_memory": available, "get_available_gpu_memory()": available}
+        if worst.total is not None:
+            names = ("total_gpu_memory", "pre_model_load_memory", "min_per_gpu_memory")
+            known |= dict.fromkeys(names, _gib(worst.total))
+    if inputs.mem_fraction_static is not None:
+        known["mem_fraction_static"] = exactly(inputs.mem_fraction_static)
+    for name in ("max_total_tokens", "max_running_requests", "page_size", "context_length"):
+        value = getattr(inputs.arguments, name, None)
+        if isinstance(value, int):
+            known[name] = exactly(value)
+    if inputs.geometry is not None and inputs.geometry.attention in _PLAIN:
+        known |= _of_geometry(inputs.geometry, inputs)
+    return known
+
+
+def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval | bool | str | None]:
+    """What a plain model (one pool, no state, no index) makes of the questions the sizing code asks."""
+    mla = geometry.attention == "mla"
+    known: dict[str, Interval | bool | str | None] = {
+        "use_mla_backend": mla,
+        "attention_arch": "AttentionArch.MLA" if mla else "AttentionArch.MHA",
+        "MLA": "AttentionArch.MLA",
+        "disable_mla": False,
+        "enable_mla": mla,
+        "mambaish_config": None,
+        "mambaish_config()": None,
+        "is_hybrid_gdn": False,
+        "is_hybrid_swa": False,
+        "is_deepseek_nsa()": False,
+        "is_deepseek_dsa()": False,
+    }
+    config = inputs.config
+    if config is not None and not any("vision" in key or "audio" in key for key in config.whole):
+        known["mm_runtime_reservation_gb()"] = exactly(0)
+    if inputs.arguments.pp_size == 1:
+        layers = exactly(geometry.num_hidden_layers)
+        known |= dict.fromkeys(("num_layers", "num_effective_layers", "num_hidden_layers", "effective_num_layers"), layers)
+    for name in ("kv_lora_rank", "qk_rope_head_dim", "head_dim", "v_head_dim"):
+        if getattr(geometry, name):
+            known[name] = exactly(getattr(geometry, name))
+    known |= _of_dtype(inputs, geometry)
+    return known
+
+
+def _of_dtype(inputs: CheckInputs, geometry: Geometry) -> dict[str, Interval | bool | str | None]:
+    dtype = inputs.arguments.kv_cache_dtype or "auto"
+    known: dict[str, Interval | bool | str | None] = {}
+    try:
+        if geometry.attention != "mla":
+            known["get_num_kv_heads()"] = exactly(kv_heads_per_rank(geometry, inputs.arguments))
+        size = exactly(element_bytes(geometry.dtype if dtype == "auto" else dtype))
+    except CannotSizeError:
+        return known
+    known |= {"_element_size()": size, "element_size()": size, "is_float4_e2m1fn_x2()": "fp4" in dtype or "float4" in dtype}
+    return known
+
+
+def _shown(value: Value) -> str:
+    if not isinstance(value, Interval):
+        return ""
+    low, high = (_figure(bound) for bound in (value.low, value.high))
+    return low if low == high else f"{low}..{high}"
+
+
+def _figure(bound: Fraction) -> str:
+    return f"{int(bound):,}" if bound.denominator == 1 else f"{float(bound):,.{_DECIMALS}f}"

@@ -1,0 +1,137 @@
+"""Following a function's statements with known values: what each assignment gives, where conditions can be decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kvdiag.quantity import Interval
+from kvdiag.source.evaluate import OPERATORS, Evaluator, Known, Unknown, Value
+from kvdiag.source.syntax import line, of_types, one_line, text
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_ENDS = ("return_statement", "raise_statement", "break_statement", "continue_statement")
+
+
+@dataclass(slots=True)
+class Followed:
+    """What was found out: `local` the variables at the end, `at` the value each assignment or return gave, by its line."""
+
+    local: dict[str, Value] = field(default_factory=dict)
+    at: dict[int, Value] = field(default_factory=dict)
+    returned: Value = field(default_factory=lambda: Unknown("no return was reached"))
+
+
+def follow(function: Node, known: Known) -> Followed:
+    """Follows the statements of `function` from its beginning, with `known` for all that comes from outside."""
+    follower = _Follower(known)
+    body = function.child_by_field_name("body")
+    if body is not None:
+        follower.block(body.children)
+    follower.found.local = dict(follower.evaluator.local)
+    return follower.found
+
+
+class _Follower:
+    def __init__(self, known: Known) -> None:
+        self.evaluator = Evaluator(known)
+        self.found = Followed()
+        self.certain = True
+
+    def block(self, statements: list[Node]) -> bool:
+        """Follows a block; True where it was left by a return or a raise."""
+        return any(self.statement(statement) for statement in statements)
+
+    def statement(self, statement: Node) -> bool:
+        if statement.type == "expression_statement":
+            self.simple(statement.named_children[0] if statement.named_child_count else statement)
+        elif statement.type == "if_statement":
+            return self.branches(statement)
+        elif statement.type in ("with_statement", "try_statement"):
+            body = statement.child_by_field_name("body")
+            return self.block(body.children) if body is not None else False
+        elif statement.type in ("for_statement", "while_statement"):
+            self.forget(statement, "is assigned in a loop")
+        elif statement.type == "return_statement":
+            self.returns(statement)
+        return statement.type in _ENDS
+
+    def returns(self, statement: Node) -> None:
+        value: Value = None
+        if statement.named_child_count:
+            value = self.evaluator.value(statement.named_children[0])
+        self.found.at[line(statement)] = value
+        self.found.returned = value if self.certain else Unknown("it depends on conditions that are not known")
+
+    def simple(self, node: Node) -> None:
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if node.type == "named_expression":
+            self.evaluator.value(node)
+        if left is None or right is None or node.type not in ("assignment", "augmented_assignment"):
+            return
+        if left.type not in ("identifier", "attribute"):
+            self.forget(node, "is one of several values given at once")
+            return
+        value = self.evaluator.value(right)
+        if node.type == "augmented_assignment":
+            value = self.augmented(left, text(node.child_by_field_name("operator")), value)
+        name = text(left)
+        if isinstance(value, Unknown) and name.rpartition(".")[2] in self.evaluator.known:
+            value = self.evaluator.known[name.rpartition(".")[2]]
+        self.evaluator.local[name] = value
+        self.found.at[line(node)] = value
+
+    def augmented(self, left: Node, operator: str, value: Value) -> Value:
+        before = self.evaluator.named(text(left))
+        if isinstance(before, Interval) and isinstance(value, Interval) and operator[:-1] in OPERATORS:
+            try:
+                return OPERATORS[operator[:-1]](before, value)
+            except (ZeroDivisionError, ValueError, OverflowError) as error:
+                return Unknown(f"{text(left)}: {error}")
+        return value if isinstance(value, Unknown) else Unknown(f"{text(left)} before it is not known")
+
+    def branches(self, statement: Node) -> bool:
+        tests = [(statement.child_by_field_name("condition"), statement.child_by_field_name("consequence"))]
+        for part in statement.children_by_field_name("alternative"):
+            body = part.child_by_field_name("consequence") or part.child_by_field_name("body")
+            tests.append((part.child_by_field_name("condition"), body))
+        for index, (test, body) in enumerate(tests):
+            holds = self.evaluator.truth(test) if test is not None else True
+            if holds is None:
+                return self.undecided(statement, one_line(test), [body for _, body in tests[index:]])
+            if holds:
+                return self.block(body.children) if body is not None else False
+        return False
+
+    def undecided(self, statement: Node, condition: str, bodies: list[Node | None]) -> bool:
+        """Follows every branch apart; what they leave different is not known afterwards."""
+        before, certain = dict(self.evaluator.local), self.certain
+        outcomes = [] if statement.children[-1].type == "else_clause" else [before]
+        self.certain = False
+        for body in bodies:
+            self.evaluator.local = dict(before)
+            if body is not None and not self.block(body.children):
+                outcomes.append(dict(self.evaluator.local))
+        self.evaluator.local = _common(outcomes or [before], condition)
+        self.certain = certain
+        return not outcomes
+
+    def forget(self, node: Node, why: str) -> None:
+        for assignment in of_types(node, ("assignment", "augmented_assignment")):
+            left = assignment.child_by_field_name("left")
+            for target in of_types(left, ("identifier",)) if left is not None else ():
+                self.evaluator.local[text(target)] = Unknown(f"{text(target)} {why}")
+
+
+def _common(outcomes: list[dict[str, Value]], condition: str) -> dict[str, Value]:
+    names = {name for outcome in outcomes for name in outcome}
+    missing = object()
+    merged: dict[str, Value] = {}
+    for name in names:
+        values = [outcome.get(name, missing) for outcome in outcomes]
+        first = outcomes[0].get(name)
+        same = all(value is not missing and value == values[0] for value in values)
+        merged[name] = first if same else Unknown(f"{name} depends on whether {condition[:80]}")
+    return merged
