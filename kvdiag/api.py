@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     import pandas
 
 
-def explain(log: str, *, config: str | None = None, model: str | None = None, release: str | None = None) -> Diagnosis:
-    """The diagnosis of the log at path `log`; see ``kvdiag explain``."""
+def explain(
+    log: str, *, config: str | None = None, model: str | None = None, release: str | None = None, source: str | None = None
+) -> Diagnosis:
+    """The diagnosis of the log at path `log`, held against the SGLang tree `source` where given; see ``kvdiag explain``."""
     from kvdiag.pipeline import explain as run
 
-    return run([str(log)], config=config, model=model, release=release)
+    return run([str(log)], config=config, model=model, release=release, source=source)
 
 
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:

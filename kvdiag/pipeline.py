@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kvdiag.checks import Diagnosis, diagnose
+from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
 from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.sample import Sample, is_big, sampled_records
 from kvdiag.reading import Input, read_lines
-from kvdiag.releases import parse_release
+from kvdiag.releases import Release, parse_release
 from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
@@ -90,12 +90,15 @@ def explain(
     config: str | None = None,
     model: str | None = None,
     release: str | None = None,
+    source: str | None = None,
     tap: Callable[[Record], None] | None = None,
     rows: Callable[[Chunk], None] | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
     `tap` sees each record as it passes, `rows` all scheduler lines as columns.
+
+    `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
 
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
@@ -118,9 +121,23 @@ def explain(
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))
+    if source is not None:
+        _hold_against(starts, source, config, model, stated)
     unknown = [watch.unknown for watch in watches if watch.unknown]
     samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
     return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
+
+
+def _hold_against(
+    starts: list[StartDiagnosis], source: str, config: str | None, model: str | None, stated: Release | None
+) -> None:
+    from kvdiag.checks.in_source import InSource
+    from kvdiag.checks.inputs import gather
+    from kvdiag.source import open_tree
+
+    in_source = InSource(open_tree(source))
+    for item in starts:
+        in_source.add(item, gather(item.start, config, model, stated))
 
 
 def what_if(

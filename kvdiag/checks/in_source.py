@@ -1,4 +1,4 @@
-"""A start held against the tree it ran from: file and line at every check, and the tree's own arithmetic with the log's values."""
+"""A start held against the tree it ran from: file and line at every check, its arithmetic with the log's values."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _CHECKED = (
     "swa_max_total_num_tokens",
     "max_mamba_cache_size",
 )
+_HELD = (("rest_memory", "rest_memory", "reduced"), ("bytes_per_token", "cell_size", "cost of a token"))
+"""Check, the variable of the source that has its value, and the step of the path that assigns it."""
 _PLAIN = ("mha", "gqa", "mqa", "mla")
 _DECIMALS = 4
 """Digits that a value of the source is shown with after the point."""
@@ -57,7 +59,7 @@ class InSource:
     def add(self, item: StartDiagnosis, inputs: CheckInputs) -> None:
         """Puts code steps into the checks of `item`, and findings where tree and log or tree and rules part."""
         told = self._told(inputs)
-        ranks = {check.rank: known_values(inputs, check.rank) for check in item.checks}
+        ranks: dict[str, Known] = {check.rank: known_values(inputs, check.rank) for check in item.checks}
         checks = [replace(check, code=tuple(self._steps(check, inputs, ranks[check.rank]))) for check in item.checks]
         item.checks[:] = checks
         item.findings += [*told, *self._differences(inputs, item.checks, ranks)]
@@ -92,10 +94,7 @@ class InSource:
 
     def _differences(self, inputs: CheckInputs, checks: list[Check], ranks: dict[str, Known]) -> Iterator[Finding]:
         """Where the tree's formula gives what ours cannot: it is patched, or our rule is wrong. Each formula once."""
-        for name, variable, step in (
-            ("rest_memory", "rest_memory", "reduced"),
-            ("bytes_per_token", "cell_size", "cost of a token"),
-        ):
+        for name, variable, step in _HELD:
             found = next(filter(None, (self._difference(inputs, checks, name, variable, step, rank) for rank in ranks)), None)
             if found:
                 yield found

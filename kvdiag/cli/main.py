@@ -24,7 +24,7 @@ COMMANDS = {
     "check": "compare a start with a baseline and a policy, and fail where it drifted: the gate for pipelines",
     "schema": "the JSON Schemas of what kvdiag writes and reads",
     "completion": "the completion script of a shell (bash, zsh, fish)",
-    "source": "the code path behind a number or a log line, in an SGLang tree",
+    "source": "the code path behind a number or a log line, and what changed in it between two trees",
 }
 """Command name to its line in the help; the module ``kvdiag.cli.<name>`` has ``add_arguments`` and ``run``."""
 

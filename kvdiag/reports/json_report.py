@@ -108,12 +108,15 @@ def _check(check: Check) -> dict[str, Any]:
         "terms": check.terms,
         "missing": list(check.missing),
         "lines": list(check.lines),
-        "code": _code(check.symbol),
+        "code": _code(check),
     }
 
 
-def _code(symbol: str) -> list[dict[str, Any]]:
-    file, _, name = symbol.partition(" ")
+def _code(check: Check) -> list[dict[str, Any]]:
+    """The statements of the tree at hand; without a tree the symbol alone, whose line is not known."""
+    if check.code:
+        return [{name: getattr(step, name) for name in step.__slots__} for step in check.code]
+    file, _, name = check.symbol.partition(" ")
     return [{"file": f"python/sglang/{file}", "symbol": name, "line": None}] if name else []
 
 

@@ -11,6 +11,8 @@ from kvdiag.reports.safe import safe
 from kvdiag.starts import Number, Start
 
 MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
+MOST_STEPS = 4
+"""Statements of the source shown at a check; the JSON has them all."""
 _COLOURS = {"agree": "green", "disagree": "red", "unknown": "yellow", "error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -124,6 +126,9 @@ def _check(check: Check, paint: Paint) -> Iterator[str]:
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
         yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
+    for step in [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]:
+        value = f"  = {step.value}" if step.value else ""
+        yield paint.dim(safe(f"        {step.file}:{step.line}  {step.expression[:200]}{value}"))
 
 
 def _filled(check: Check) -> str:

@@ -11,31 +11,11 @@ from kvdiag.source.path import PathStep, code_path
 from kvdiag.source.tree import SourceTree
 
 _NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_][\w.]*(?:\(\))?")
+_TEXT = re.compile(r"[fr]?(?:\"[^\"]*\"|'[^']*')")
 _WORDS = frozenset(
     [
-        "self",
-        "cls",
-        "if",
-        "else",
-        "and",
-        "or",
-        "not",
-        "is",
-        "in",
-        "None",
-        "True",
-        "False",
-        "return",
-        "for",
-        "lambda",
-        "int",
-        "float",
-        "max",
-        "min",
-        "len",
-        "getattr",
-        "raise",
-        "str",
+        *("self", "cls", "if", "else", "and", "or", "not", "is", "in", "None", "True", "False", "return", "for", "lambda"),
+        *("int", "float", "max", "min", "len", "getattr", "raise", "str"),
     ]
 )
 _LONGEST = 300
@@ -132,7 +112,7 @@ def _names(steps: list[PathStep]) -> tuple[str, ...]:
 
 def _in(expressions: tuple[str, ...]) -> tuple[str, ...]:
     """The names in expressions by their last part: whose attribute a value is says nothing of the sum."""
-    found = (name.rpartition(".")[2].removesuffix("()") for text in expressions for name in _NAME.findall(text))
+    found = (name.rpartition(".")[2].removesuffix("()") for text in expressions for name in _NAME.findall(_TEXT.sub("", text)))
     return tuple(dict.fromkeys(name for name in found if name and name not in _WORDS))
 
 

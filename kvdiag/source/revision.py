@@ -1,10 +1,11 @@
-"""A git revision read blob by blob: no checkout, no hook, no command that the tree's configuration names."""
+"""A git revision read blob by blob, without running git: no checkout, no hook, no command the configuration names."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,23 +17,10 @@ if TYPE_CHECKING:
     from git import Commit, GitConfigParser, Repo
     from git.objects import Tree
 
-_HARDENED = {
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "core.fsmonitor",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "core.hooksPath",
-    "GIT_CONFIG_VALUE_1": os.devnull,
-}
-"""Reading a missing object of a partial clone would fetch it by the command the tree names: no transport is allowed."""
 _LARGEST_CONFIG = 1 << 20
 _NEAR_TAG = 200
-_REMOTE = re.compile(
-    r"(?:https?://(?:[^/@\s]+@)?|ssh://git@|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)(?:\.git)?/?"
-)
+_MOST_FILES = 100_000
+_REMOTE = re.compile(r"(?:https?://(?:[^/@\s]+@)?|ssh://git@|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)/?")
 
 
 class GitStore:
@@ -74,7 +62,8 @@ class GitStore:
                 self.skipped.append((path, f"{stream.size:,} bytes, more than {LARGEST_FILE:,}"))
                 return None
             return bytes(stream.read())
-        except (KeyError, ValueError, OSError):
+        except Exception:
+            # A damaged or missing object is told of in as many ways as there are layers below; to the reader it is no file.
             return None
 
 
@@ -109,10 +98,13 @@ def origin_of_folder(root: Path) -> Origin:
 
 
 def _repository(root: Path, name: str) -> Repo:
+    """The repository at `root`, its objects read by gitdb: no git process, so nothing its configuration names can run."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    import gitdb  # type: ignore[import-untyped]
     from git import GitConfigParser, Repo
     from git.exc import GitError
 
-    class HardenedRepo(Repo):
+    class QuietRepo(Repo):
         """Reads the repository's own configuration file and nothing that file includes."""
 
         def config_reader(self, config_level: Any = None) -> GitConfigParser:
@@ -120,11 +112,38 @@ def _repository(root: Path, name: str) -> Repo:
             return GitConfigParser([_config_file(Path(self.common_dir))], read_only=True, merge_includes=False)
 
     try:
-        repo = HardenedRepo(root)
-        repo.git.update_environment(**_HARDENED)
-    except (GitError, OSError, ValueError) as error:
-        raise InputError(f"{name}: not a git repository that can be read ({type(error).__name__}); give a folder") from None
-    return repo
+        _refuse_devices(_git_folder(root))
+        with warnings.catch_warnings():
+            # GitPython would rather run `git cat-file`, which reads what the configuration includes and may fetch.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return QuietRepo(root, odbt=gitdb.GitDB)
+    except (GitError, gitdb.exc.ODBError, OSError, ValueError, UnicodeError) as error:
+        raise InputError(f"{name}: not a git repository that can be read ({type(error).__name__}: {error})") from None
+
+
+def _git_folder(root: Path) -> Path:
+    inside = root / ".git"
+    if inside.is_dir():
+        return inside
+    if stat.S_ISREG(os.lstat(inside).st_mode) if os.path.lexists(inside) else False:
+        told = inside.read_text(errors="surrogateescape")[:4096].strip()
+        return root / told.removeprefix("gitdir:").strip()
+    return root
+
+
+def _refuse_devices(folder: Path) -> None:
+    """Raises ValueError where a file git is read from is a pipe or a device, on which reading would hang."""
+    common = folder / "commondir"
+    todo = [folder / name for name in ("HEAD", "packed-refs", "commondir", "config", "shallow")]
+    if os.path.lexists(common) and stat.S_ISREG(os.lstat(common).st_mode):
+        folder = folder / common.read_text(errors="surrogateescape")[:4096].strip()
+    todo += [folder / name for name in ("HEAD", "packed-refs", "config", "objects/info/alternates")]
+    for below in ("refs", "objects/pack", "objects/info"):
+        for place, _, names in os.walk(folder / below):
+            todo += [Path(place, name) for name in names]
+    for path in todo[:_MOST_FILES]:
+        if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError(f"{path.name} is no regular file")
 
 
 def _config_file(folder: Path) -> str:
@@ -139,13 +158,14 @@ def _config_file(folder: Path) -> str:
 
 def _commit(repo: Repo, revision: str, name: str) -> Commit:
     from git.exc import GitError
+    from gitdb.exc import ODBError  # type: ignore[import-untyped]
 
     if not revision.isprintable() or revision.startswith("-") or not revision:
         raise InputError(f"{name}: {revision!r} is not a revision")
     for spelled in (revision, f"v{revision}"):
         try:
             return repo.commit(spelled)
-        except (GitError, ValueError, KeyError, IndexError, OSError, AttributeError):
+        except (GitError, ODBError, ValueError, KeyError, IndexError, OSError, AttributeError, AssertionError, TypeError):
             continue
     tags = sorted((tag.name for tag in repo.tags), reverse=True)[:8]
     told = f"; tags here: {', '.join(tags)}" if tags else ""
@@ -176,7 +196,7 @@ def _remote(repo: Repo) -> str | None:
         for section in config.sections():
             found = _REMOTE.fullmatch(str(config.get_value(section, "url", ""))) if section.startswith("remote ") else None
             if found:
-                return f"https://{found.group(1)}/{found.group(2)}"
+                return f"https://{found.group(1)}/{found.group(2).removesuffix('.git')}"
     except Exception:
         # A configuration git would refuse costs the permalink, no more.
         return None

@@ -62,7 +62,7 @@ class _Follower:
         value: Value = None
         if statement.named_child_count:
             value = self.evaluator.value(statement.named_children[0])
-        self.found.at[line(statement)] = value
+        self.record(statement, value)
         self.found.returned = value if self.certain else Unknown("it depends on conditions that are not known")
 
     def simple(self, node: Node) -> None:
@@ -74,14 +74,23 @@ class _Follower:
         if left.type not in ("identifier", "attribute"):
             self.forget(node, "is one of several values given at once")
             return
-        value = self.evaluator.value(right)
+        name, last = text(left), text(left).rpartition(".")[2]
         if node.type == "augmented_assignment":
-            value = self.augmented(left, text(node.child_by_field_name("operator")), value)
-        name = text(left)
-        if isinstance(value, Unknown) and name.rpartition(".")[2] in self.evaluator.known:
-            value = self.evaluator.known[name.rpartition(".")[2]]
+            value = self.augmented(left, text(node.child_by_field_name("operator")), self.evaluator.value(right))
+        elif right.type == "call" and last in self.evaluator.known:
+            # What was measured: the log tells it of this name, not of every call that measures.
+            value = self.evaluator.known[last]
+        else:
+            value = self.evaluator.value(right)
+        self.record(node, value)
+        if isinstance(value, Unknown) and node.type == "assignment" and last in self.evaluator.known:
+            value = self.evaluator.known[last]
         self.evaluator.local[name] = value
-        self.found.at[line(node)] = value
+
+    def record(self, node: Node, value: Value) -> None:
+        """Keeps what a statement gave, where it certainly runs and is more than a constant."""
+        if self.certain and any(True for _ in of_types(node, ("binary_operator", "attribute", "call", "augmented_assignment"))):
+            self.found.at[line(node)] = value
 
     def augmented(self, left: Node, operator: str, value: Value) -> Value:
         before = self.evaluator.named(text(left))

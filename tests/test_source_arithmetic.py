@@ -1,0 +1,277 @@
+"""The source's own sums with the log's values, what changed between two trees, and trees under git."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvdiag
+from kvdiag.errors import InputError
+from kvdiag.quantity import Interval
+from kvdiag.source import code_path, open_against, open_tree, path_changes
+from kvdiag.source.evaluate import Evaluator, Unknown, exactly
+from kvdiag.source.running import follow
+from kvdiag.source.syntax import find, parse
+from tests.conftest import FIXTURES
+
+TREE = Path(__file__).parent / "data" / "tree"
+LOG = FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log"
+SIZING = "python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Path(shutil.copytree(TREE, tmp_path / "tree"))
+
+
+def edit(tree: Path, before: str, after: str, file: str = SIZING) -> None:
+    place = tree / file
+    assert before in place.read_text()
+    place.write_text(place.read_text().replace(before, after))
+
+
+def check(diagnosis, name):
+    return next(found for found in diagnosis.starts[0].checks if found.name == name)
+
+
+def codes(diagnosis):
+    return {finding.code for item in diagnosis.starts for finding in item.findings}
+
+
+def test_scenario_3_the_tree_s_own_budget_with_the_log_s_values_holds_the_printed_pool():
+    diagnosis = kvdiag.explain(str(LOG), source=str(TREE))
+    steps = [step for step in check(diagnosis, "rest_memory").code if step.step == "reduced" and step.value]
+    (budget,) = steps
+    low, high = (float(bound) for bound in budget.value.split(".."))
+    assert low <= 10.424 <= high
+    assert budget.file == SIZING
+    assert "rest_memory =" in (TREE / budget.file).read_text().splitlines()[budget.line - 1]
+    assert not codes(diagnosis) & {"KV150", "KV151"}
+
+
+def test_every_check_has_file_and_line_in_the_json(kvdiag):
+    done = kvdiag("explain", str(LOG), "--source", str(TREE), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    checks = json.loads(done.stdout)["starts"][0]["checks"]
+    placed = [found for found in checks if found["name"] in ("bytes_per_token", "rest_memory", "max_total_num_tokens")]
+    assert placed
+    for found in placed:
+        assert all(step["file"] and step["symbol"] and step["line"] for step in found["code"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("(1 - self.mem", "(0.9 - self.mem", "rest_memory"),
+        ("* kv_size\n        else", "* kv_size * 2\n        else", "bytes_per_token"),
+    ],
+)
+def test_a_patched_formula_is_a_finding_with_its_place(tree, before, after, name):
+    edit(tree, before, after)
+    if name == "bytes_per_token":
+        text = LOG.read_text().replace("speculative_algorithm='EAGLE3'", "speculative_algorithm=None")
+        (tree / "server.log").write_text(text)
+    log = tree / "server.log" if name == "bytes_per_token" else LOG
+    findings = [found for found in kvdiag.explain(str(log), source=str(tree)).starts[0].findings if found.code == "KV150"]
+    assert [name in found.title for found in findings] == [True]
+    assert SIZING in findings[0].message
+
+
+def test_an_edit_that_changes_no_result_is_no_finding(tree):
+    edit(tree, "total_gpu_memory * (1 - self.mem_fraction_static)", "(1 - self.mem_fraction_static) * total_gpu_memory")
+    assert "KV150" not in codes(kvdiag.explain(str(LOG), source=str(tree)))
+
+
+def test_a_tree_of_another_release_is_told(tree):
+    (tree / "python/sglang/version.py").write_text('__version__ = "0.5.8"\n')
+    finding = next(f for f in kvdiag.explain(str(LOG), source=str(tree)).starts[0].findings if f.code == "KV151")
+    assert "0.5.8" in finding.message
+    assert "0.5.9" in finding.message
+
+
+def test_what_depends_on_an_unknown_condition_is_unknown_not_guessed():
+    root = parse(b"def f(a):\n    b = a * 2\n    if mystery(a):\n        b = b + 1\n    c = b + 1\n    return c\n")
+    function = find(root, "f")
+    followed = follow(function, {"a": exactly(3)})
+    assert isinstance(followed.returned, Unknown)
+    assert "mystery" in followed.returned.why
+    assert followed.at[2] == exactly(6)
+    decided = follow(function, {"a": exactly(3), "mystery()": False})
+    assert decided.returned == exactly(7)
+
+
+numbers = st.integers(-50, 50).map(str)
+expressions = st.recursive(
+    numbers.map(lambda number: f"({number})") | st.sampled_from(["x", "self.y"]),
+    lambda inner: (
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "/"]), inner).map(lambda parts: "({} {} {})".format(*parts))
+        | st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda parts: "{}({}, {})".format(*parts))
+        | inner.map(lambda one: f"int({one})")
+    ),
+    max_leaves=8,
+)
+
+
+@given(expressions, st.integers(-20, 20), st.integers(0, 9), st.integers(-20, 20), st.integers(0, 9), st.data())
+def test_the_evaluator_s_interval_holds_every_result(expression, x, x_width, y, y_width, data):
+    root = parse(expression.encode()).children[0].children[0]
+    known = {"x": Interval(Fraction(x), Fraction(x + x_width), ""), "self.y": Interval(Fraction(y), Fraction(y + y_width), "")}
+    value = Evaluator(known).value(root)
+    if isinstance(value, Unknown):
+        return
+    picked_x, picked_y = data.draw(st.integers(x, x + x_width)), data.draw(st.integers(y, y + y_width))
+    scope = {"x": Fraction(picked_x), "self": type("Self", (), {"y": Fraction(picked_y)}), "min": min, "max": max, "int": int}
+    fractions = {"__builtins__": {}} | scope
+    # Whole numbers divide as fractions here, as the evaluator is exact where floats round.
+    source = _as_fractions(expression)
+    assert value.low <= eval(source, {"Fraction": Fraction, **fractions}) <= value.high
+
+
+def _as_fractions(expression: str) -> str:
+    import re
+
+    return re.sub(r"\((-?\d+)\)", r"Fraction(\1)", expression)
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 5000, "1 << 10**9", "2 ** 10**9", "(" * 3000 + "1" + ")" * 3000, "-" * 5000 + "1", "1 / 0", "x.y.z()"]
+)
+def test_hostile_arithmetic_gives_unknown_or_a_number_at_once(text):
+    root = parse(text.encode())
+    for node in root.children[:1]:
+        Evaluator({}).value(node.children[0] if node.children else node)
+
+
+def test_changes_name_what_came_into_an_expression_and_what_moved(tree):
+    edit(
+        tree,
+        "- total_gpu_memory * (1 - self.mem_fraction_static)",
+        "- total_gpu_memory * (1 - self.mem_fraction_static) - self.draft_bytes",
+    )
+    changes = path_changes(open_tree(str(TREE)), open_tree(str(tree)), "rest_memory")
+    (change,) = changes
+    assert (change.kind, change.step, change.added, change.dropped) == ("expression", "reduced", ("draft_bytes",), ())
+    assert "draft_bytes came in" in change.sentence
+    assert path_changes(open_tree(str(TREE)), open_tree(str(TREE)), "rest_memory") == []
+
+
+GIT = {
+    "GIT_AUTHOR_NAME": "t",
+    "GIT_AUTHOR_EMAIL": "t@example.org",
+    "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@example.org",
+}
+
+
+def git(repo: Path, *arguments: str) -> str:
+    environment = {**os.environ, **GIT, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    return subprocess.run(
+        ["git", "-C", str(repo), *arguments], check=True, capture_output=True, text=True, env=environment
+    ).stdout
+
+
+@pytest.fixture
+def repo(tree):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed: it makes the repository, the product does without")
+    git(tree, "init", "-q", "-b", "main")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "one")
+    git(tree, "tag", "v0.5.9")
+    git(tree, "remote", "add", "origin", "git@github.com:some/where.git")
+    edit(tree, "(1 - self.mem", "(0.9 - self.mem")
+    git(tree, "commit", "-q", "-a", "-m", "two")
+    return tree
+
+
+def test_a_revision_is_read_without_touching_the_working_tree(repo):
+    edit(repo, "(0.9 - self.mem", "(0.8 - self.mem")
+    budgets = {}
+    for spec in (f"{repo}@v0.5.9", f"{repo}@HEAD", f"{repo}@HEAD~1", str(repo)):
+        path = code_path(open_tree(spec), "rest_memory")
+        budgets[spec.removeprefix(str(repo))] = next(s.expression for s in path.steps if s.step == "reduced")[-40:]
+    assert budgets["@v0.5.9"] == budgets["@HEAD~1"]
+    assert [text.split("(")[1][:3] for text in budgets.values()] == ["1 -", "0.9", "1 -", "0.8"]
+
+
+def test_a_known_remote_gives_a_permalink_at_the_revision(repo):
+    step = code_path(open_tree(f"{repo}@v0.5.9"), "rest_memory").steps[0]
+    revision = git(repo, "rev-parse", "v0.5.9").strip()
+    assert step.permalink == f"https://github.com/some/where/blob/{revision}/{step.file}#L{step.line}"
+
+
+def test_against_compares_with_a_revision_of_the_same_repository(repo, kvdiag):
+    done = kvdiag("source", f"{repo}@HEAD", "rest_memory", "--against", "v0.5.9", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    (change,) = answer["changes"]
+    assert "0.9 - self.mem_fraction_static" in change["after"][0]
+    assert len(path_changes(open_against(str(repo), "v0.5.9"), open_tree(f"{repo}@HEAD"), "rest_memory")) == 1
+
+
+@pytest.mark.parametrize("revision", ["nothing", "--upload-pack=x", "v0.5.9\nHEAD", "a" * 500, "HEAD~99", ":/"])
+def test_an_unusable_revision_is_refused(repo, revision):
+    with pytest.raises(InputError):
+        open_tree(f"{repo}@{revision}")
+
+
+def test_nothing_a_repository_names_is_run_or_read(repo, tmp_path, kvdiag):
+    canary = tmp_path / "canary"
+    command = tmp_path / "command.sh"
+    command.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    command.chmod(0o755)
+    included = tmp_path / "included"
+    os.mkfifo(included)
+    hook = repo / ".git/hooks"
+    hook.mkdir(exist_ok=True)
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc"):
+        (hook / name).write_text(f"#!/bin/sh\ntouch {canary}\n")
+        (hook / name).chmod(0o755)
+    (repo / ".gitattributes").write_text("*.py diff=evil filter=evil\n")
+    lines = [
+        f"[core]\n\tfsmonitor = {command}\n\tsshCommand = {command}\n\tpager = {command}\n\thooksPath = {hook}",
+        f'[diff]\n\texternal = {command}\n[diff "evil"]\n\ttextconv = {command}',
+        f'[filter "evil"]\n\tsmudge = {command}\n\tclean = {command}\n\tprocess = {command}',
+        f"[alias]\n\tcat-file = !{command}\n[include]\n\tpath = {included}",
+        '[extensions]\n\tpartialClone = origin\n[remote "origin"]\n\tpromisor = true\n\tpartialclonefilter = blob:none',
+    ]
+    with open(repo / ".git/config", "a") as config:
+        config.write("\n".join(lines) + "\n")
+    for arguments in (
+        [f"{repo}@v0.5.9", "rest_memory"],
+        [str(repo), "rest_memory"],
+        [f"{repo}@HEAD", "--line", "plain words only here"],
+        [f"{repo}@HEAD", "rest_memory", "--against", "v0.5.9"],
+    ):
+        done = kvdiag("source", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert not canary.exists()
+
+
+def test_a_missing_object_of_a_partial_clone_is_not_fetched(repo, tmp_path, kvdiag):
+    canary = tmp_path / "canary"
+    command = tmp_path / "command.sh"
+    command.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    command.chmod(0o755)
+    blob = git(repo, "rev-parse", f"v0.5.9:{SIZING}").strip()
+    (repo / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with open(repo / ".git/config", "a") as config:
+        config.write(
+            f'[core]\n\tsshCommand = {command}\n[extensions]\n\tpartialClone = origin\n[remote "origin"]\n\tpromisor = true\n'
+        )
+    done = kvdiag("source", f"{repo}@v0.5.9", "rest_memory")
+    assert done.returncode in (0, 2), done.stderr
+    assert not canary.exists()
