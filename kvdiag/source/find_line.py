@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ _PAIR = re.compile(r"(?=(?<![A-Za-z_])([#A-Za-z_-]+[ :=(,.]{1,2}[A-Za-z_]+|[#A-Z
 _NAMED = re.compile(r"[A-Za-z_][\w.]*=")
 """A line that begins with ``name=`` may be printed by ``{name=}``."""
 _MOST_WORDS = 6
+_MOST_SEEDS = 4
 _MOST_PAIRS = 8
 _LONGEST_NEEDLE = 32
 _MOST_FILES = 14
@@ -52,7 +53,7 @@ def find_line(parsed: Parsed, line: str) -> list[Candidate]:
     """The statements that could have printed `line`, best first; empty where none could."""
     for files in (core_files(parsed.tree), other_files(parsed.tree)):
         for text in _readings(line[:LONGEST_LINE]):
-            found = _ranked(list(_fitting(parsed, files, text)))
+            found = _ranked(_fitting(parsed, files, text))
             if found:
                 return found
     return []
@@ -72,9 +73,21 @@ def _readings(line: str) -> Iterator[str]:
         yield text.strip()
 
 
-def _fitting(parsed: Parsed, files: Iterable[str], text: str) -> Iterator[tuple[Message, Fit]]:
+def _fitting(parsed: Parsed, files: list[str], text: str) -> list[tuple[Message, Fit]]:
+    """The messages that fit, looked for where the most telling pieces of the line stand, then where any of them does."""
     needles = _needles(text)
-    held = _holding(parsed, files, needles)
+    seeds = needles[:_MOST_SEEDS]
+    seeded = _holding(parsed, files, seeds)
+    held = {file: inside + _inside(parsed, file, needles[_MOST_SEEDS:]) for file, inside in seeded.items()}
+    found = list(_fits(parsed, held, needles, text))
+    if not found and len(needles) > _MOST_SEEDS:
+        for file, inside in _holding(parsed, files, needles[_MOST_SEEDS:]).items():
+            held.setdefault(file, inside)
+        found = list(_fits(parsed, held, needles, text))
+    return found
+
+
+def _fits(parsed: Parsed, held: dict[str, list[bytes]], needles: list[bytes], text: str) -> Iterator[tuple[Message, Fit]]:
     rarity = _rarity(held, needles)
     scores = {file: sum(rarity[word] for word in inside) for file, inside in held.items()}
     scored = sorted(((score, file) for file, score in scores.items()), key=lambda item: (-item[0], item[1]))
@@ -98,14 +111,14 @@ def _needles(text: str) -> list[bytes]:
     return [needle.encode() for needle in dict.fromkeys([*first, *pairs, *words]) if len(needle) <= _LONGEST_NEEDLE]
 
 
-def _holding(parsed: Parsed, files: Iterable[str], needles: list[bytes]) -> dict[str, list[bytes]]:
-    held: dict[str, list[bytes]] = {}
-    for file in files:
-        data = parsed.tree.scan(file)
-        inside = [needle for needle in needles if needle in data]
-        if inside:
-            held[file] = inside
-    return held
+def _holding(parsed: Parsed, files: list[str], needles: list[bytes]) -> dict[str, list[bytes]]:
+    held = ((file, _inside(parsed, file, needles)) for file in files)
+    return {file: inside for file, inside in held if inside}
+
+
+def _inside(parsed: Parsed, file: str, needles: list[bytes]) -> list[bytes]:
+    data = parsed.tree.scan(file)
+    return [needle for needle in needles if needle in data]
 
 
 def _rarity(held: dict[str, list[bytes]], needles: list[bytes]) -> dict[bytes, float]:

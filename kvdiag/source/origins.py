@@ -212,10 +212,10 @@ def _given(root: Node, function: Node, name: str) -> Iterator[tuple[Node, Node]]
     called = text(function.child_by_field_name("name"))
     parameters = function.child_by_field_name("parameters")
     names = [_parameter_name(node) for node in parameters.named_children] if parameters is not None else []
-    for call in of_types(root, ("call",)):
+    for call in _calls_of(root, called):
         target = call.child_by_field_name("function")
         arguments = call.child_by_field_name("arguments")
-        if target is None or arguments is None or text(target).rpartition(".")[2] != called:
+        if target is None or arguments is None:
             continue
         offset = 1 if target.type == "attribute" and names[:1] in (["self"], ["cls"]) else 0
         plain = [node for node in arguments.named_children if node.type != "comment"]
@@ -226,6 +226,20 @@ def _given(root: Node, function: Node, name: str) -> Iterator[tuple[Node, Node]]
                     yield call, given
             elif index + offset < len(names) and names[index + offset] == name:
                 yield call, node
+
+
+def _calls_of(root: Node, called: str) -> Iterator[Node]:
+    """The calls of a function by its name's last part: bytes first, the syntax tree only where they are."""
+    data, needle = root.text or b"", called.encode() + b"("
+    at = data.find(needle)
+    while at >= 0:
+        node = root.descendant_for_byte_range(at, at + len(called))
+        parent = node.parent if node is not None and text(node) == called else None
+        if parent is not None and parent.type == "attribute":
+            parent = parent.parent
+        if parent is not None and parent.type == "call":
+            yield parent
+        at = data.find(needle, at + len(needle))
 
 
 def _parameter_name(node: Node) -> str:

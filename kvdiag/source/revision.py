@@ -29,10 +29,12 @@ class GitStore:
     def __init__(self, package: Tree) -> None:
         self.package = package
         self.skipped: list[tuple[str, str]] = []
+        self._known: dict[str, Any] = {}
 
     def listing(self) -> dict[str, tuple[int, str]]:
         """Path to (0, hash of the blob)."""
-        return {path: (0, blob.hexsha) for path, blob in self._blobs(self.package, "")}
+        self._known = dict(self._blobs(self.package, ""))
+        return {path: (0, blob.hexsha) for path, blob in self._known.items()}
 
     def mark(self) -> str:
         """The hash of the package's tree."""
@@ -54,7 +56,7 @@ class GitStore:
     def read(self, path: str) -> bytes | None:
         """The content of a blob; None where there is none, it is a link, or it is too large."""
         try:
-            item = self.package / path
+            item = self._known.get(path) or self.package / path
             if item.type != "blob" or stat.S_ISLNK(item.mode):
                 return None
             stream = item.repo.odb.stream(item.binsha)
