@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.source.statements import assignments
 from kvdiag.source.syntax import of_types, scope_of, text
-from kvdiag.source.template import SEPARATOR, Choice, Hole, Resolve, Template, joined, literal_length, template_of, value
+from kvdiag.source.template import SEPARATOR, Choice, Hole, Resolve, Template, has_literal, joined, template_of, value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -35,7 +35,7 @@ class Assembler:
             name, scope = text(node), scope_of(use)
             if name in self._named_texts(scope):
                 held = self._run(_body(scope), name, use, (), depth)
-                return held if literal_length(held) else None
+                return held if has_literal(held) else None
             if name.isupper() and scope.id != self.root.id:
                 return self._constant(name, depth)
             return None

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Interrupt): ")
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 _PAIR = re.compile(r"(?=(?<![A-Za-z_])([#A-Za-z_-]+[ :=(,.]{1,2}[A-Za-z_]+|[#A-Za-z_-]+(?:: |=)))")
-_NAMED = re.compile(r"[A-Za-z_][\w.]*=")
-"""A line that begins with ``name=`` may be printed by ``{name=}``."""
+_HEAD = re.compile(r"[^\w\s\"'\\]{0,3}[A-Za-z_]+[^\w\"'\\{%]?")
+_NAMED = re.compile(r"(?:^|(?<=\s))(?:[A-Za-z_]\w*\.[\w.]+|^[A-Za-z_]\w*)=")
+"""``name=`` may be printed by ``{name=}``."""
 _MOST_WORDS = 6
-_MOST_SEEDS = 4
+_MOST_SEEDS = 5
 _MOST_PAIRS = 8
 _LONGEST_NEEDLE = 32
 _MOST_FILES = 14
@@ -103,12 +104,13 @@ def _fits(parsed: Parsed, held: dict[str, list[bytes]], needles: list[bytes], te
 
 
 def _needles(text: str) -> list[bytes]:
-    """Pieces of the line that stand in the source if they are the template's own: words, and words with what joins them."""
+    """Pieces of the line that stand in the source if they are the template's own: how it begins, what joins its words."""
+    head = _HEAD.match(text)
+    begins = [f'"{head.group()}'] if head else []
+    begins += ["{" + name for name in _NAMED.findall(text)[:2]]
     words = sorted(set(_WORD.findall(text)), key=lambda word: (-len(word), word))[:_MOST_WORDS]
     pairs = sorted({pair for pair in _PAIR.findall(text) if len(pair) > 4}, key=lambda pair: (-len(pair), pair))[:_MOST_PAIRS]
-    named = _NAMED.match(text)
-    first = ["{" + named.group()] if named else []
-    return [needle.encode() for needle in dict.fromkeys([*first, *pairs, *words]) if len(needle) <= _LONGEST_NEEDLE]
+    return [needle.encode() for needle in dict.fromkeys([*begins, *pairs, *words]) if len(needle) <= _LONGEST_NEEDLE]
 
 
 def _holding(parsed: Parsed, files: list[str], needles: list[bytes]) -> dict[str, list[bytes]]:

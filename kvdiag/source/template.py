@@ -69,15 +69,12 @@ def joined(parts: Template) -> Template:
     return tuple(found)
 
 
-def literal_length(template: Template) -> int:
-    """Characters of literal text that every printed form has, other than blanks."""
-    total = 0
-    for part in template:
-        if isinstance(part, str):
-            total += len("".join(part.split()))
-        elif isinstance(part, Choice):
-            total += min((literal_length(branch) for branch in part.branches), default=0)
-    return total
+def has_literal(template: Template) -> bool:
+    """Whether some printed form has literal text."""
+    return any(
+        bool(part.strip()) if isinstance(part, str) else isinstance(part, Choice) and any(map(has_literal, part.branches))
+        for part in template
+    )
 
 
 def shown(template: Template) -> str:
