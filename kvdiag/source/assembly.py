@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kvdiag.source.statements import assignments
+from kvdiag.source.strings import Resolve, template_of, value
 from kvdiag.source.syntax import of_types, scope_of, text
-from kvdiag.source.template import SEPARATOR, Choice, Hole, Resolve, Template, has_literal, joined, template_of, value
+from kvdiag.source.template import SEPARATOR, Choice, Hole, Template, has_literal, joined
 
 if TYPE_CHECKING:
     from tree_sitter import Node

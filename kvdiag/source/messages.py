@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvdiag.source.assembly import Assembler
+from kvdiag.source.strings import Resolve, percent, template_of, value
 from kvdiag.source.syntax import enclosing, end_line, line, of_types, scope_of, text
-from kvdiag.source.template import Choice, Hole, Resolve, Template, joined, percent, separated, template_of, value
+from kvdiag.source.template import Choice, Hole, Template, joined, separated
 
 if TYPE_CHECKING:
     from tree_sitter import Node
