@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from kvdiag.errors import InputError
+from kvdiag.releases import known_releases, parse_release
 from kvdiag.source import code_path, open_tree
 from kvdiag.source.anchors import number_rules
 from kvdiag.source.find_line import find_line
 from kvdiag.source.line_answer import line_answer
 from kvdiag.source.parsed import Parsed
+from tests.conftest import SHARED
 
 TREE = Path(__file__).parent / "data" / "tree"
 
@@ -40,6 +42,28 @@ def test_every_rule_of_a_number_can_be_read():
     rules = number_rules()
     assert len(rules) >= 18
     assert all(step.anchors for rule in rules.values() for step in rule.steps)
+
+
+def test_every_range_of_every_anchor_is_of_releases():
+    newest = known_releases()[-1]
+    for rule in number_rules().values():
+        for step in rule.steps:
+            for anchor in step.anchors:
+                assert any(anchor.covers(release) for release in known_releases()), anchor
+                first = anchor.releases.split(",")[0].split("..")[0]
+                assert anchor.covers(parse_release(first)), anchor
+    assert any(anchor.covers(parse_release("0.9.0")) for step in number_rules()["rest_memory"].steps for anchor in step.anchors)
+    assert newest < parse_release("0.9.0")
+
+
+@pytest.mark.shared
+def test_every_symbol_of_the_facts_is_in_the_path_of_its_number_in_all_its_releases():
+    for line in (SHARED / "facts" / "symbols.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        place = (row["file"], row["symbol"].replace("(module)", "<module>"))
+        anchors = [anchor for step in number_rules()[row["number"]].steps for anchor in step.anchors]
+        for release in (row["first_release"], row["last_release"]):
+            assert any((a.file, a.symbol) == place and a.covers(parse_release(release)) for a in anchors), row
 
 
 def test_the_path_of_capacity_is_ordered_and_holds_the_statements():

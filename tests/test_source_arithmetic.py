@@ -59,6 +59,9 @@ def test_scenario_3_the_tree_s_own_budget_with_the_log_s_values_holds_the_printe
     assert low <= 10.424 <= high
     assert budget.file == SIZING
     assert "rest_memory =" in (TREE / budget.file).read_text().splitlines()[budget.line - 1]
+    (division,) = [step for step in check(diagnosis, "max_total_num_tokens").code if step.step == "divided"]
+    low, high = (int(bound.replace(",", "")) for bound in division.value.split(".."))
+    assert low <= 159_277 <= high
     assert not codes(diagnosis) & {"KV150", "KV151"}
 
 
@@ -153,6 +156,17 @@ def test_hostile_arithmetic_gives_unknown_or_a_number_at_once(text):
     root = parse(text.encode())
     for node in root.children[:1]:
         Evaluator({}).value(node.children[0] if node.children else node)
+
+
+def test_a_call_within_the_file_is_followed_and_an_unknown_argument_stays_unknown():
+    source = (
+        b"def g(n, k):\n    return n * k\n\ndef f(a):\n    return g(a, 2) + g(n=a, k=3)\n\ndef h(a):\n    return g(a, odd(a))\n"
+    )
+    root = parse(source)
+    assert follow(find(root, "f"), {"a": exactly(4)}).returned == exactly(20)
+    assert isinstance(follow(find(root, "h"), {"a": exactly(4), "k": exactly(1)}).returned, Unknown)
+    looped = parse(b"def f(a):\n    return f(a) + 1\n")
+    assert isinstance(follow(find(looped, "f"), {"a": exactly(4)}).returned, Unknown)
 
 
 def test_changes_name_what_came_into_an_expression_and_what_moved(tree):

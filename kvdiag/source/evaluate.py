@@ -29,6 +29,10 @@ Known = Mapping[str, Interval | bool | str | None]
 """Names to values: ``x`` for a variable or an attribute of that name, ``f()`` for what a call of ``f`` gives."""
 
 
+Called = Callable[["Node", "Evaluator"], "Value"]
+"""What a call of a function of the tree gives."""
+
+
 def exactly(number: int | Fraction) -> Interval:
     """The interval of one number, without a unit."""
     return Interval(Fraction(number), Fraction(number), "")
@@ -37,8 +41,9 @@ def exactly(number: int | Fraction) -> Interval:
 class Evaluator:
     """Works out expressions; `local` holds what statements before have assigned and goes before `known`."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, called: Called | None = None) -> None:
         self.known = known
+        self.called = called
         self.local: dict[str, Value] = {}
 
     def value(self, node: Node, depth: int = 0) -> Value:
@@ -228,7 +233,8 @@ def _call(evaluator: Evaluator, node: Node, depth: int) -> Value:
         or function.type != "identifier"
         or name not in ("int", "float", "min", "max", "abs")
     ):
-        return Unknown(f"what {one_line(node)[:80]} gives is not known")
+        found = evaluator.called(node, evaluator) if evaluator.called else None
+        return found if found is not None else Unknown(f"what {one_line(node)[:80]} gives is not known")
     values = [evaluator.value(child, depth) for child in arguments.named_children if child.type != "comment"]
     unknown = next((value for value in values if isinstance(value, Unknown)), None)
     numbers = [value for value in values if isinstance(value, Interval)]
