@@ -103,7 +103,8 @@ def _from_package(file: str) -> str:
 
 
 def _expressions(steps: list[PathStep]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(step.expression for step in steps))
+    """What the steps compute; a symbol shown by its signature computes nothing by itself."""
+    return tuple(dict.fromkeys(step.expression for step in steps if not step.expression.startswith(("def ", "class "))))
 
 
 def _names(steps: list[PathStep]) -> tuple[str, ...]:
