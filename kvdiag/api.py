@@ -64,19 +64,21 @@ def size(
     args: Mapping[str, Any] | None = None,
     available_gpu_memory: float | None = None,
     pre_model_load_memory: float | None = None,
+    gpu: str | None = None,
+    gpu_mem_mib: int | None = None,
+    compute_capability: tuple[int, int] | None = None,
+    draft_config: str | Mapping[str, Any] | None = None,
 ) -> Sizing:
-    """The sizing of a config (path or dict) by the arithmetic of `release`; memories are GiB, taken as exact."""
-    from kvdiag.models import geometry_of, read_config
-    from kvdiag.models.config import config_from
-    from kvdiag.releases import parse_release
-    from kvdiag.sizing import Memory, ServerArguments
-    from kvdiag.sizing import size as run
+    """The sizing of a config (path or dict) by the arithmetic of `release`; memories are GiB, taken as exact.
 
-    read = config_from(config, "config", "config") if isinstance(config, Mapping) else read_config(str(config))
-    memory = None
-    if available_gpu_memory is not None and pre_model_load_memory is not None:
-        memory = Memory(available_gpu_memory, pre_model_load_memory)
-    return run(geometry_of(read), ServerArguments.of(args or {}), parse_release(release), memory)
+    The GPU (a name of the catalogue, or MiB and compute capability) decides defaults that `args` leave open. An argument name
+    or value that the release does not take is an error that says which.
+    """
+    from kvdiag.sizing.request import requested_device, requested_size
+
+    device = requested_device(gpu, gpu_mem_mib, compute_capability)
+    memory = (available_gpu_memory, pre_model_load_memory)
+    return requested_size(config, release, args or {}, memory, device, draft_config)
 
 
 def timeline(log: str | Sequence[str]) -> pandas.DataFrame:

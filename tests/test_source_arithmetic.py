@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import operator
 import os
 import shutil
 import subprocess
@@ -136,17 +138,24 @@ def test_the_evaluator_s_interval_holds_every_result(expression, x, x_width, y, 
     if isinstance(value, Unknown):
         return
     picked_x, picked_y = data.draw(st.integers(x, x + x_width)), data.draw(st.integers(y, y + y_width))
-    scope = {"x": Fraction(picked_x), "self": type("Self", (), {"y": Fraction(picked_y)}), "min": min, "max": max, "int": int}
-    fractions = {"__builtins__": {}} | scope
-    # Whole numbers divide as fractions here, as the evaluator is exact where floats round.
-    source = _as_fractions(expression)
-    assert value.low <= eval(source, {"Fraction": Fraction, **fractions}) <= value.high
+    exact = _exact(ast.parse(expression, mode="eval").body, {"x": Fraction(picked_x), "y": Fraction(picked_y)})
+    assert value.low <= exact <= value.high
 
 
-def _as_fractions(expression: str) -> str:
-    import re
-
-    return re.sub(r"\((-?\d+)\)", r"Fraction(\1)", expression)
+def _exact(node, names):
+    """The value by Python's own parser, in fractions throughout as floats would round."""
+    if isinstance(node, ast.Call):
+        values = [_exact(argument, names) for argument in node.args]
+        return {"min": min, "max": max, "int": lambda only: Fraction(int(only))}[node.func.id](*values)
+    if isinstance(node, ast.BinOp):
+        left, right = _exact(node.left, names), _exact(node.right, names)
+        operators = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+        return operators[type(node.op)](left, right) if type(node.op) in operators else Fraction(left // right)
+    if isinstance(node, ast.UnaryOp):
+        return -_exact(node.operand, names)
+    if isinstance(node, ast.Constant):
+        return Fraction(node.value)
+    return names[node.id if isinstance(node, ast.Name) else node.attr]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
 from kvdiag.sizing.cells import kv_heads_per_rank
-from kvdiag.sizing.dtypes import plain_element_bytes
+from kvdiag.sizing.dtypes import canonical_dtype, model_dtype, plain_element_bytes
 from kvdiag.source import CodePath, PathStep, SourceTree, code_path
 from kvdiag.source.evaluate import Known, Value, exactly
 from kvdiag.source.parsed import Parsed
@@ -149,8 +149,17 @@ def _ours(inputs: CheckInputs, checks: list[Check], name: str, rank: str) -> Int
         return None
     for check in checks:
         if check.name == name and check.rank == rank and check.recomputed is not None and check.role != "draft":
-            return check.recomputed.with_unit("")
+            ours = check.recomputed.with_unit("")
+            return ours if _as_asked(inputs.geometry, ours) else None
     return None
+
+
+def _as_asked(geometry: Geometry, ours: Interval) -> bool:
+    """Whether a latent model was sized as one: releases that do not know its class size it otherwise."""
+    if geometry.attention != "mla":
+        return True
+    width = (geometry.kv_lora_rank + geometry.qk_rope_head_dim) * geometry.num_hidden_layers
+    return ours.is_exact and ours.low % width == 0
 
 
 def _gib(value: Interval) -> Interval:
@@ -195,7 +204,7 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
         "is_deepseek_dsa()": False,
     }
     config = inputs.config
-    if config is not None and not any("vision" in key or "audio" in key for key in config.whole):
+    if config is not None and not geometry.towers and not any("vision" in key or "audio" in key for key in config.whole):
         known["mm_runtime_reservation_gb()"] = exactly(0)
     if inputs.arguments.pp_size == 1:
         layers = exactly(geometry.num_hidden_layers)
@@ -208,17 +217,18 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
 
 
 def _of_dtype(inputs: CheckInputs, geometry: Geometry) -> dict[str, Interval | bool | str | None]:
-    dtype = inputs.arguments.kv_cache_dtype or "auto"
+    arguments = inputs.arguments
     known: dict[str, Interval | bool | str | None] = {}
     if geometry.attention != "mla":
-        heads = kv_heads_per_rank(geometry.num_key_value_heads, inputs.arguments.attention_tp_size)
-        known["get_num_kv_heads()"] = exactly(heads)
-    element = plain_element_bytes(geometry.dtype if dtype == "auto" else dtype)
-    if element is None:
+        known["get_num_kv_heads()"] = exactly(kv_heads_per_rank(geometry.num_key_value_heads, arguments.attention_tp_size))
+    dtype = canonical_dtype(arguments.kv_cache_dtype or "auto")
+    if dtype == "auto" and geometry.kv_cache_quant_algo:
         return known
-    size = exactly(element)
-    known |= {"_element_size()": size, "element_size()": size, "is_float4_e2m1fn_x2()": "fp4" in dtype or "float4" in dtype}
-    return known
+    size = plain_element_bytes(model_dtype(geometry, arguments) if dtype == "auto" else dtype)
+    if size is None:
+        return known
+    names = ("_element_size()", "element_size()")
+    return known | dict.fromkeys(names, exactly(size)) | {"is_float4_e2m1fn_x2()": False}
 
 
 def _shown(value: Value) -> str:

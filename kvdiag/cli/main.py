@@ -15,6 +15,7 @@ COMMANDS = {
     "postmortem": "what happened over time, and which limit bound when",
     "what": "what a field of a log means, or what a pasted line says word by word",
     "whatif": "the log's own server with other arguments: its predicted capacity",
+    "size": "the arithmetic alone, without a log: bytes a token, pools and request slots of a config on a release",
     "timeline": "the scheduler lines as a table",
     "watch": "follow a growing log",
     "fleet": "many logs, here or on object storage: one table and one report",

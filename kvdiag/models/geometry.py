@@ -136,7 +136,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
 def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
     """``num_hidden_layers``; Nemotron-H counts its pattern instead, DBRX and its kin use n_layers."""
     pattern = text.get("layers_block_type") or text.get("hybrid_override_pattern")
-    if text.get("model_type") in ("nemotron_h", "nemotron_h_puzzle") and pattern:
+    if text.get("model_type") in ("nemotron_h", "nemotron_h_puzzle") and isinstance(pattern, (list, str)) and pattern:
         return len(pattern)
     layers = config.required("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if not layers:
@@ -170,7 +170,8 @@ def _kv_heads(config: ModelConfig, heads: int) -> int:
 
 def _nas_heads(config: ModelConfig, heads: int) -> int:
     groups = set()
-    for block in config.text.get("block_configs") or ():
+    blocks = config.text.get("block_configs")
+    for block in blocks if isinstance(blocks, list) else ():
         attention = block.get("attention") if isinstance(block, Mapping) else None
         if isinstance(attention, Mapping) and not attention.get("no_op") and isinstance(attention.get("n_heads_in_group"), int):
             groups.add(heads // max(1, attention["n_heads_in_group"]))

@@ -52,7 +52,7 @@ def state_of(text: Values, architecture: str, layers: int, place: str) -> StateS
     for types, read in _READERS:
         if kind in types:
             return read(_Keys(text, place), layers)
-    marks = [mark for mark in _MARKS if text.get(mark)]
+    marks = [mark for mark in _MARKS if _marks_state(mark, text.get(mark))]
     listed = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(listed, list):
         marks += [found for found in _STATEFUL_KINDS if found in listed]
@@ -63,6 +63,13 @@ def state_of(text: Values, architecture: str, layers: int, place: str) -> StateS
             "knows its layout"
         )
     return None
+
+
+def _marks_state(mark: str, value: Any) -> bool:
+    """MiniMax lists a kind for every layer, and 1 is full attention."""
+    if mark == "attn_type_list" and isinstance(value, list):
+        return any(kind != 1 for kind in value)
+    return bool(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +173,9 @@ def _nemotron_h(keys: _Keys, layers: int) -> StateShape:
     """Mamba2 where the pattern says M, attention where it says * (``NemotronHConfig``)."""
     letters = {"mamba": "M", "attention": "*", "full_attention": "*"}
     kinds = keys.values.get("layers_block_type") or keys.values.get("hybrid_override_pattern")
-    pattern = [letters.get(str(kind), str(kind)) for kind in kinds or ()]
+    if not isinstance(kinds, (list, str)):
+        raise ConfigError(f"{keys.place}: layers_block_type or hybrid_override_pattern must name every layer's kind")
+    pattern = [letters.get(str(kind), str(kind)) for kind in kinds]
     heads = keys.number("mamba_num_heads")
     dim = keys.number("mamba_head_dim")
     groups = keys.number("n_groups" if "n_groups" in keys.values else "mamba_n_groups")

@@ -22,7 +22,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str | None": (str,),
     "str": (str,),
 }
-_ALIASES = {
+ALIASES = {
     "tp": "tp_size", "tensor_parallel_size": "tp_size", "dp": "dp_size", "data_parallel_size": "dp_size", "pp": "pp_size",
     "pipeline_parallel_size": "pp_size", "ep": "ep_size", "dcp": "dcp_size", "nsa_prefill_backend": "dsa_prefill_backend",
     "nsa_decode_backend": "dsa_decode_backend", "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
@@ -108,9 +108,9 @@ class ServerArguments:
         """The known arguments of `arguments`; unknown names, None and values of another type keep the default."""
         taken: dict[str, Any] = {}
         for name, value in arguments.items():
-            field = _fields().get(_ALIASES.get(name, name))
+            field = _fields().get(ALIASES.get(name, name))
             if field is not None and value is not None and _is(value, field):
-                taken[_ALIASES.get(name, name)] = value
+                taken[ALIASES.get(name, name)] = value
         return cls(**taken)
 
     @property
@@ -132,7 +132,7 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
     taken: dict[str, Any] = {}
     for name, value in arguments.items():
         _check_name(name, release)
-        own = _ALIASES.get(name, name)
+        own = ALIASES.get(name, name)
         field = _fields().get(own)
         if field is None or value is None:
             continue
@@ -148,15 +148,15 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
 
 def _check_name(name: str, release: Release) -> None:
     known = _known_names()
-    if name in _EXTRA or (_ALIASES.get(name) in known and name not in known):
+    if name in _EXTRA or (ALIASES.get(name) in known and name not in known):
         return
     ranges = known.get(name)
     if ranges is None:
-        close = difflib.get_close_matches(name, [*known, *_ALIASES], 1)
+        close = difflib.get_close_matches(name, [*known, *ALIASES], 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ArgumentError(f"{name}: no release of SGLang has this server argument{hint}")
-    own = _ALIASES.get(name, name)
-    spellings = {name, own, *(other for other, same in _ALIASES.items() if same == own)}
+    own = ALIASES.get(name, name)
+    spellings = {name, own, *(other for other, same in ALIASES.items() if same == own)}
     if not any(other in known and release in parse_ranges(known[other]) for other in spellings):
         raise ArgumentError(f"{name}: SGLang {release} has no such argument; releases {ranges} have it")
 

@@ -172,6 +172,8 @@ def _pools(plan: Plan, rest: float) -> _Pools:
 
 def _quotient(rest: float, cell: float, release: Release) -> int:
     """Tokens of the profile: the float product divided up to 0.5.6, its integer part from 0.5.7."""
+    if not cell:
+        raise CannotSizeError("cannot size this architecture: no layer of a pipeline stage takes bytes of KV cache")
     if not since(release, "0.5.7"):
         return int(rest * GIB // cell)
     return int(int(rest * GIB) // cell)

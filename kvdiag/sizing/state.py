@@ -93,6 +93,8 @@ class StateSplit:
 
 def split_state(rest: float, demand: StateDemand, release: Release) -> StateSplit:
     """Takes the state pool out of `rest` GiB as ``handle_max_mamba_cache`` of `release` does, with its float arithmetic."""
+    if demand.per_request <= 0:
+        raise CannotSizeError("cannot size this architecture: the state of a request takes no bytes by this config")
     if not since(release, "0.5.3.post2"):
         return _fixed(rest, demand)
     if not since(release, "0.5.7"):

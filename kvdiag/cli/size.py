@@ -1,0 +1,92 @@
+"""``kvdiag size``: the arithmetic alone, without a log."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from kvdiag.cli.output import deliver
+from kvdiag.errors import ExitCode, InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``kvdiag size``: the model, the release, the memory, the GPU, and SGLang's server arguments."""
+    from dataclasses import fields
+
+    from kvdiag.sizing.arguments import ALIASES, ServerArguments
+
+    parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
+    parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
+    parser.add_argument("--release", metavar="X", required=True, help="SGLang release, as 0.5.9")
+    parser.add_argument("--avail", metavar="GIB", type=float, help="free memory after loading ('avail mem')")
+    parser.add_argument("--total", metavar="GIB", type=float, help="free memory before loading")
+    parser.add_argument("--gpu", metavar="NAME", help="a GPU of the catalogue, as H100: decides defaults")
+    parser.add_argument("--gpu-mem", metavar="MIB", type=int, help="the GPU's memory as its tool prints it")
+    parser.add_argument("--compute-capability", metavar="X.Y", help="the GPU's compute capability, as 9.0")
+    parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    group = parser.add_argument_group("server arguments", "spelled as SGLang spells them")
+    for field in fields(ServerArguments):
+        names = [field.name, *(other for other, own in ALIASES.items() if own == field.name)]
+        kind = str(field.type).partition(" ")[0]
+        for name in names:
+            flag, dest = "--" + name.replace("_", "-"), f"server_{name}"
+            if kind == "bool":
+                group.add_argument(flag, dest=dest, action="store_true", default=None)
+            else:
+                group.add_argument(flag, dest=dest, type=_READERS[kind], metavar=kind.upper())
+
+
+_READERS: dict[str, Any] = {"int": int, "float": float, "str": str}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the sizing as text or JSON."""
+    from kvdiag.models.find import find_config
+    from kvdiag.sizing.request import requested_device, requested_size
+
+    config = find_config(arguments.config, arguments.model)
+    if config is None:
+        raise InputError("no model: give --config PATH or --model NAME")
+    if (arguments.avail is None) != (arguments.total is None):
+        raise InputError("--avail and --total belong together: free memory after and before loading, in GiB")
+    given = {
+        name.removeprefix("server_"): value
+        for name, value in vars(arguments).items()
+        if name.startswith("server_") and value is not None
+    }
+    device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
+    memory = (arguments.avail, arguments.total)
+    sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)
+    if arguments.format == "json":
+        deliver(json.dumps(sizing.to_dict(), indent=1) + "\n", arguments.output)
+    else:
+        deliver(_text(sizing.to_dict()), arguments.output)
+    return ExitCode.DONE
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        raise InputError(f"--compute-capability {text}: two numbers with a dot, as 9.0")
+    return int(major), int(minor)
+
+
+def _text(sizing: dict[str, Any]) -> str:
+    """One line a figure; the formula with its terms under the bytes a token, and what is missing at the end."""
+    hidden = ("schema", "formula", "terms", "symbol", "missing")
+    lines = []
+    for name, value in sizing.items():
+        if value is None or name in hidden:
+            continue
+        number = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+        lines.append(f"{name:<28} {number}")
+        if name == "bytes_per_token":
+            terms = ", ".join(f"{term} {amount}" for term, amount in sizing["terms"].items())
+            lines += [f"  = {sizing['formula']}", f"    {terms}", f"    {sizing['symbol']}"]
+    lines += [f"unknown, because {reason}" for reason in sizing["missing"]]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,119 @@
+"""A sizing asked from outside, by names and paths: checked, and each part read once however often it is asked for."""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from kvdiag.models import Geometry, geometry_of, read_config
+from kvdiag.models.config import config_from
+from kvdiag.models.gpus import gpu as gpu_named
+from kvdiag.releases import Release, parse_release
+from kvdiag.sizing import mlx
+from kvdiag.sizing.arguments import ArgumentError, ServerArguments, strict_arguments
+from kvdiag.sizing.device import Device
+from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
+from kvdiag.sizing.size import Memory, Sizing, size
+
+Config = str | os.PathLike[str] | Mapping[str, Any]
+KEPT = 512
+LARGEST_GIB = 1 << 20
+MLX_BUDGET = "the MLX pool follows the device's limit, the memory in use and what the system has free, not these two readings"
+
+
+def requested_size(
+    config: Config,
+    release: str,
+    args: Mapping[str, Any],
+    memory: tuple[float | None, float | None] = (None, None),
+    device: Device | None = None,
+    draft_config: Config | None = None,
+) -> Sizing:
+    """The sizing of a config (path or parsed JSON) with server arguments as SGLang spells them.
+
+    `memory` is GiB free after and before loading. Raises ArgumentError for names and values the release does not take,
+    ConfigError, and CannotSizeError.
+    """
+    number, arguments, backend = _arguments(release, args)
+    geometry = _geometry(config)
+    if backend == "mlx":
+        return _mlx(geometry, arguments, number)
+    draft = None if draft_config is None else _geometry(draft_config)
+    return size(geometry, arguments, number, _memory(*memory), device or _device(None, None, None), draft)
+
+
+def requested_device(name: str | None, memory_mib: int | None = None, capability: tuple[int, int] | None = None) -> Device:
+    """The GPU of that name in the catalogue; memory and compute capability override it or stand alone."""
+    return _device(name, memory_mib, capability)
+
+
+@lru_cache(maxsize=KEPT)
+def _device(name: str | None, memory_mib: int | None, capability: tuple[int, int] | None) -> Device:
+    if memory_mib is not None and not 0 < memory_mib < 1 << 40:
+        raise ArgumentError(f"a GPU memory of {memory_mib} MiB: must be above zero and no larger than a GPU's")
+    if name is None:
+        return Device(memory_mib, capability)
+    known = gpu_named(name)
+    return Device(memory_mib or known.memory_mib, capability or known.compute_capability, known.vendor)
+
+
+def _memory(available: float | None, total: float | None) -> Memory | None:
+    if available is None or total is None:
+        return None
+    for name, value in (("available_gpu_memory", available), ("pre_model_load_memory", total)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST_GIB:
+            raise ArgumentError(f"{name} = {value!r}: not a number of GiB a GPU could have")
+    return Memory(available, total)
+
+
+def _arguments(release: str, args: Mapping[str, Any]) -> tuple[Release, ServerArguments, str | None]:
+    try:
+        return _kept_arguments(release, tuple(args.items()))
+    except TypeError:
+        bad = next((name for name, value in args.items() if isinstance(value, (list, dict, set))), "args")
+        raise ArgumentError(f"{bad}: a server argument is one number, word or truth value") from None
+
+
+@lru_cache(maxsize=KEPT)
+def _kept_arguments(release: str, args: tuple[tuple[str, Any], ...]) -> tuple[Release, ServerArguments, str | None]:
+    number = parse_release(release)
+    return number, strict_arguments(dict(args), number), dict(args).get("backend")
+
+
+_GEOMETRIES: dict[Any, Geometry] = {}
+
+
+def _geometry(config: Config) -> Geometry:
+    if isinstance(config, Mapping):
+        try:
+            key: Any = marshal.dumps(dict(config))
+        except ValueError:
+            return geometry_of(config_from(config, "config", "config"))
+    else:
+        status = os.stat(config) if os.path.exists(config) else None
+        key = (os.fspath(config), status and (status.st_mtime_ns, status.st_size))
+    kept = _GEOMETRIES.get(key)
+    if kept is None:
+        read = config_from(config, "config", "config") if isinstance(config, Mapping) else read_config(os.fspath(config))
+        if len(_GEOMETRIES) >= KEPT:
+            _GEOMETRIES.clear()
+        kept = _GEOMETRIES[key] = geometry_of(read)
+    return kept
+
+
+def _mlx(geometry: Geometry, arguments: ServerArguments, release: Release) -> Sizing:
+    dtype = model_dtype(geometry, arguments)
+    slot = mlx.bytes_per_slot(geometry, plain_element_bytes(dtype) or 2, release)
+    return Sizing(
+        str(release),
+        geometry.num_key_value_heads,
+        dtype,
+        slot,
+        formula="num_key_value_heads x head_dim x 2 x layers x bytes",
+        terms={"layers": geometry.num_hidden_layers, "head_dim": geometry.head_dim},
+        symbol="MlxModelRunner._compute_pool_size",
+        missing=(MLX_BUDGET,),
+    )

@@ -1,0 +1,146 @@
+"""``kvdiag size`` and ``kvdiag.size``: boundaries between releases, refusals, and errors that name the argument."""
+
+import json
+
+import pytest
+
+import kvdiag
+from kvdiag.cli.main import main
+from kvdiag.errors import CannotSizeError, KvdiagError
+
+LATENT = {
+    "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "qk_nope_head_dim": 128, "max_position_embeddings": 163840, "torch_dtype": "bfloat16",
+}  # fmt: skip
+DENSE = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+}  # fmt: skip
+SPARSE = LATENT | {"architectures": ["DeepseekV32ForCausalLM"], "index_head_dim": 128, "index_topk": 2048, "index_n_heads": 64}
+WINDOWS = DENSE | {
+    "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "sliding_window": 128, "head_dim": 64,
+    "layer_types": ["sliding_attention", "full_attention"] * 16,
+}  # fmt: skip
+
+
+def sized(config, release, memory=(40.0, 78.0), gpu="H100", **args):
+    return kvdiag.size(
+        config=config,
+        release=release,
+        args={"mem_fraction_static": 0.88, **args},
+        available_gpu_memory=memory[0],
+        pre_model_load_memory=memory[1],
+        gpu=gpu,
+    )
+
+
+def test_kv_heads_are_never_fewer_than_one():
+    assert sized(DENSE, "0.5.9", tp_size=32).kv_heads_per_rank == 1
+
+
+def test_request_slots_have_one_more_from_0_3_2_to_0_4_6():
+    slots = {release: sized(DENSE, release).max_running_requests for release in ("0.3.1", "0.3.2", "0.4.6", "0.4.7")}
+    assert slots["0.3.2"] == slots["0.3.1"] + 1
+    assert slots["0.4.6"] == slots["0.4.7"] + 1
+
+
+def test_the_sparse_index_is_counted_with_fp8_scales_from_0_5_17():
+    before = sized(SPARSE, "0.5.16", kv_cache_dtype="fp8_e4m3").bytes_per_token
+    after = sized(SPARSE, "0.5.17", kv_cache_dtype="fp8_e4m3").bytes_per_token
+    assert before == (576 + 132) * 61
+    assert after == (656 + 132) * 61
+
+
+def test_drafts_are_added_up_to_0_5_6_and_charged_later():
+    args = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3, "speculative_eagle_topk": 1,
+            "speculative_num_draft_tokens": 4}  # fmt: skip
+    plain, drafted = sized(DENSE, "0.5.6"), sized(DENSE, "0.5.6", **args)
+    assert drafted.max_total_num_tokens == plain.max_total_num_tokens + 48 * 3 + 48 * 4 + 100
+    assert sized(DENSE, "0.5.7", **args).max_total_num_tokens == sized(DENSE, "0.5.7").max_total_num_tokens
+
+
+def test_gpt_oss_has_a_pool_for_window_layers_from_0_5_8():
+    assert sized(WINDOWS, "0.5.7").swa_max_total_num_tokens is None
+    assert sized(WINDOWS, "0.5.8").swa_max_total_num_tokens > 0
+    assert sized(WINDOWS, "0.5.9", disable_hybrid_swa_memory=True).swa_max_total_num_tokens is None
+
+
+def test_decode_context_parallelism_counts_heads_from_0_5_18():
+    assert sized(DENSE, "0.5.17", tp_size=8, dcp_size=4).kv_heads_per_rank == 1
+    assert sized(DENSE, "0.5.18", tp_size=8, dcp_size=4).kv_heads_per_rank == 4
+
+
+def test_more_memory_never_means_fewer_tokens():
+    tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
+    assert tokens == sorted(tokens)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DENSE | {"architectures": ["RwkvForCausalLM"], "model_type": "rwkv"},
+        DENSE | {"architectures": ["JambaForCausalLM"], "model_type": "jamba", "mamba_d_state": 16, "mamba_d_conv": 4},
+        DENSE | {"architectures": ["NewForCausalLM"], "model_type": "new", "layer_types": ["linear_attention"] * 32},
+    ],
+    ids=["rwkv", "jamba", "unknown linear attention"],
+)
+def test_a_stateful_architecture_without_a_rule_is_refused_and_not_sized_without_its_state(config):
+    with pytest.raises(CannotSizeError, match="cannot size this architecture"):
+        sized(config, "0.5.9")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"tp_sise": 2}, "tp_sise.*did you mean tp_size"),
+        ({"dcp_size": 2}, "dcp_size: SGLang 0.5.9 has no such argument"),
+        ({"kv_cache_dtype": "fp7"}, "kv_cache_dtype = 'fp7'"),
+        ({"tp_size": 0}, "tp_size = 0"),
+        ({"tp_size": "two"}, "tp_size = 'two'"),
+        ({"tp_size": [2]}, "tp_size"),
+        ({"mem_fraction_static": 1.5}, "mem_fraction_static = 1.5"),
+    ],
+)
+def test_an_argument_the_release_does_not_take_is_an_error_that_names_it(args, told):
+    with pytest.raises(KvdiagError, match=told):
+        kvdiag.size(config=DENSE, release="0.5.9", args=args)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DENSE | {"model_type": "nemotron_h", "hybrid_override_pattern": 1},
+        DENSE | {"model_type": "nemotron-nas", "block_configs": 7},
+        DENSE | {"num_hidden_layers": 0},
+        DENSE | {"head_dim": "wide"},
+    ],
+    ids=["pattern", "blocks", "no layers", "a word"],
+)
+@pytest.mark.parametrize("release", ["0.3.6", "0.5.9", "0.5.22"])
+def test_a_config_no_model_has_is_refused_with_a_message(config, release):
+    with pytest.raises(KvdiagError):
+        sized(config, release)
+
+
+def test_the_command_prints_the_numbers_of_the_python_interface(tmp_path, capsys):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LATENT))
+    given = ["--config", str(path), "--release", "0.5.9", "--tp", "8", "--gpu", "H100", "--avail", "30", "--total", "78"]
+    with pytest.raises(SystemExit) as ended:
+        main(["size", *given, "--format", "json"])
+    assert ended.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    want = kvdiag.size(
+        config=LATENT,
+        release="0.5.9",
+        args={"tp_size": 8},
+        available_gpu_memory=30.0,
+        pre_model_load_memory=78.0,
+        gpu="H100",
+    )
+    assert found == json.loads(json.dumps(want.to_dict()))
+    assert found["bytes_per_token"] == 70272
+    with pytest.raises(SystemExit):
+        main(["size", *given])
+    assert "70,272" in capsys.readouterr().out
