@@ -90,7 +90,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
     state = state_of(text, architecture, layers, config.place)
     heads = _heads(read, state)
     kv_heads = _kv_heads(read, heads)
-    head_dim, v_head_dim = _dims(read, text, heads, state)
+    head_dim, v_head_dim = _dims(read, text, heads)
     windows = windows_of(text, architecture, layers, head_dim, config.place)
     if is_gemma_4(text):
         head_dim = v_head_dim = read.integer("global_head_dim") or head_dim
@@ -146,7 +146,7 @@ def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
 
 def _heads(config: ModelConfig, state: StateShape | None) -> int:
     names = ("num_attention_heads", "n_head", "n_heads")
-    if state is not None and not state.attention_layers:
+    if (state is not None and not state.attention_layers) or config.integer("kv_lora_rank"):
         return config.integer(*names) or 0
     heads = config.required(*names)
     if not heads:
@@ -180,8 +180,8 @@ def _nas_heads(config: ModelConfig, heads: int) -> int:
     return int(groups.pop())
 
 
-def _dims(config: ModelConfig, text: Mapping[str, Any], heads: int, state: StateShape | None) -> tuple[int, int]:
-    if state is not None and not state.attention_layers and not heads:
+def _dims(config: ModelConfig, text: Mapping[str, Any], heads: int) -> tuple[int, int]:
+    if not heads:
         return 0, 0
     head_dim = config.integer("head_dim", "attention_head_dim") or config.required("hidden_size", "n_embd", "d_model") // heads
     if text.get("model_type") in ("deepseek_v2", "deepseek_v3", "kimi_k2") and text.get("qk_rope_head_dim"):

@@ -156,6 +156,8 @@ def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Relea
 
 def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
     state, name = geometry.state, geometry.architecture or geometry.model_type
+    if not geometry.num_attention_heads and not is_mla and (state is None or state.attention_layers):
+        raise CannotSizeError(f"cannot size this architecture: {name} has no num_attention_heads, which SGLang {release} needs")
     if state is not None and not since(release, state.since):
         raise CannotSizeError(
             f"cannot size this architecture: {name} keeps state, and SGLang {release} has no pool for it (from {state.since})"
