@@ -121,3 +121,19 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, kvdiag, name):
     done = kvdiag("timeline", str(LOG), "-o", str(tmp_path / name))
     assert done.returncode == 2
     assert name in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_packed_logs_are_read_to_their_end(tmp_path, kind):
+    import bz2
+    import gzip
+    import lzma
+
+    import zstandard
+
+    plain = "".join(f"[2025-01-15 10:00:{n % 60:02d} TP0] {TEXT}\n" for n in range(8000)).encode()
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}[kind]
+    (tmp_path / f"log.{kind}").write_bytes(pack(plain))
+    table = package.timeline(str(tmp_path / f"log.{kind}"))
+    assert table["line"].tolist() == list(range(1, 8001))

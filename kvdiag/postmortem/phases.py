@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -120,44 +121,72 @@ def _merged(runs: list[_Run], shortest: int) -> list[_Run]:
 
     Storms stay, and take in a full pool of less than `STORM_EDGE` seconds beside them: that is their beginning or end.
     """
-    runs = list(runs)
-    while len(runs) > 1:
-        lengths = [(_length(runs, index), index) for index in range(len(runs))]
-        length, index = min(lengths)
-        if length >= shortest:
+    chain = _Chain(runs)
+    waiting = [(chain.length(index), index) for index in range(len(runs))]
+    heapq.heapify(waiting)
+    while waiting:
+        length, index = heapq.heappop(waiting)
+        if chain.runs[index] is None:
+            continue
+        if length >= shortest or not chain.neighbours(index):
             break
-        neighbours = [at for at in (index - 1, index + 1) if 0 <= at < len(runs)]
-        into = max(neighbours, key=lambda at: (_is_end_of_storm(runs[index], runs[at]), runs[at][1] - runs[at][0]))
-        label = runs[into][2]
-        runs[index] = (runs[index][0], runs[index][1], label)
-        runs = list(_joined(runs))
-    return runs
+        if length == chain.length(index):
+            for changed in chain.join(index):
+                heapq.heappush(waiting, (chain.length(changed), changed))
+    return [run for run in chain.runs if run is not None]
 
 
-def _length(runs: list[_Run], index: int) -> float:
-    """How long a run counts as: a storm is never too short, a full pool beside one counts by the edge's measure."""
-    begin, end, label = runs[index]
-    if label.startswith("storm"):
-        return float("inf")
-    beside = [runs[at] for at in (index - 1, index + 1) if 0 <= at < len(runs)]
-    if any(_is_end_of_storm(runs[index], other) for other in beside):
-        return (end - begin) * SHORTEST / STORM_EDGE
-    return end - begin
+class _Chain:
+    """Runs in their order, of which a short one is joined to a neighbour without looking at the rest."""
+
+    def __init__(self, runs: list[_Run]) -> None:
+        self.runs: list[_Run | None] = list(runs)
+        self._before = list(range(-1, len(runs) - 1))
+        self._after = [*range(1, len(runs)), -1]
+
+    def neighbours(self, index: int) -> list[int]:
+        return [at for at in (self._before[index], self._after[index]) if at >= 0]
+
+    def length(self, index: int) -> float:
+        """How long a run counts as: a storm is never too short, a full pool beside one counts by the edge's measure."""
+        run = self._run(index)
+        if run[2].startswith("storm"):
+            return float("inf")
+        if any(_is_end_of_storm(run, self._run(at)) for at in self.neighbours(index)):
+            return (run[1] - run[0]) * SHORTEST / STORM_EDGE
+        return run[1] - run[0]
+
+    def join(self, index: int) -> list[int]:
+        """Gives the run the label of its longer neighbour and joins what is then alike; the runs whose length may change."""
+        run = self._run(index)
+        into = max(
+            self.neighbours(index), key=lambda at: (_is_end_of_storm(run, self._run(at)), self._run(at)[1] - self._run(at)[0])
+        )
+        label = self._run(into)[2]
+        begin, end = run[0], run[1]
+        for at in self.neighbours(index):
+            if self._run(at)[2] == label:
+                begin, end = min(begin, self._run(at)[0]), max(end, self._run(at)[1])
+                self._unlink(at)
+        self.runs[index] = (begin, end, label)
+        return [index, *self.neighbours(index)]
+
+    def _run(self, index: int) -> _Run:
+        run = self.runs[index]
+        assert run is not None
+        return run
+
+    def _unlink(self, index: int) -> None:
+        before, after = self._before[index], self._after[index]
+        if before >= 0:
+            self._after[before] = after
+        if after >= 0:
+            self._before[after] = before
+        self.runs[index] = None
 
 
 def _is_end_of_storm(run: _Run, other: _Run) -> bool:
     return run[2] == "saturated:kv_pool" and other[2].startswith("storm")
-
-
-def _joined(runs: list[_Run]) -> Iterator[_Run]:
-    held = runs[0]
-    for run in runs[1:]:
-        if run[2] == held[2]:
-            held = (held[0], run[1], held[2])
-        else:
-            yield held
-            held = run
-    yield held
 
 
 def _edges(found: list[Stretch], rows: pandas.DataFrame) -> Iterator[Stretch]:

@@ -34,7 +34,11 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
     Memory is bounded by a few blocks.
     """
     with open_log(path) as opened:
-        stream = opened if hasattr(opened, "readline") else cast("IO[bytes]", io.BufferedReader(cast("Any", opened), 1 << 20))
+        stream = (
+            opened
+            if isinstance(opened, io.BufferedIOBase)
+            else cast("IO[bytes]", io.BufferedReader(cast("Any", opened), 1 << 20))
+        )
         offset, want = 0, FIRST
         while data := _read(stream.read, want, seen):
             begin, offset, tail = offset, offset + len(data), b""
