@@ -81,11 +81,11 @@ def _commonest(bucket: pandas.Series[int], bounds: pandas.Series[str]) -> dict[i
 
 def _fill_gaps(labels: list[str], rows: pandas.DataFrame, active: pandas.Series[bool], width: float) -> None:
     """Buckets without a line: idle where the silence is long, else as the bucket before (or after)."""
-    seconds = sorted(rows["second"][active])
-    begins = [0.0, *seconds]
-    ends = [*seconds, len(labels) * width]
-    idle = [(a, b) for a, b in zip(begins, ends, strict=True) if b - a >= IDLE_GAP]
-    for begin, end in idle:
+    import numpy as np
+
+    seconds = np.concatenate([[0.0], np.sort(rows["second"][active].to_numpy()), [len(labels) * width]])
+    for gap in np.flatnonzero(np.diff(seconds) >= IDLE_GAP):
+        begin, end = float(seconds[gap]), float(seconds[gap + 1])
         for index in range(int(begin / width) + 1, int(end / width)):
             if not labels[index]:
                 labels[index] = "idle:arrivals"
@@ -191,13 +191,16 @@ def _is_end_of_storm(run: _Run, other: _Run) -> bool:
 
 def _edges(found: list[Stretch], rows: pandas.DataFrame) -> Iterator[Stretch]:
     """A steady stretch after silence may begin with a ramp, one before silence end with a drain."""
+    seconds = rows["second"].to_numpy()
     for index, stretch in enumerate(found):
         quiet_before = index == 0 or found[index - 1].kind == "idle"
         quiet_after = index == len(found) - 1 or found[index + 1].kind == "idle"
         if stretch.kind != "steady" or not (quiet_before or quiet_after):
             yield stretch
             continue
-        inside = rows[(rows["second"] >= stretch.begin) & (rows["second"] <= stretch.end) & rows["decode"]]
+        first, last = seconds.searchsorted(stretch.begin, "left"), seconds.searchsorted(stretch.end, "right")
+        inside = rows.iloc[first:last]
+        inside = inside[inside["decode"]]
         usual = float(inside["running"].median()) if len(inside) else 0.0
         high = inside["second"][inside["running"] >= 0.8 * usual] if usual > 1 else inside["second"][:0]
         begin, end = stretch.begin, stretch.end
