@@ -1,12 +1,14 @@
 """``kvdiag size`` and ``kvdiag.size``: boundaries between releases, refusals, and errors that name the argument."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import kvdiag
 from kvdiag.cli.main import main
 from kvdiag.errors import CannotSizeError, KvdiagError
+from kvdiag.reports.json_report import render
 
 LATENT = {
     "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
@@ -144,3 +146,13 @@ def test_the_command_prints_the_numbers_of_the_python_interface(tmp_path, capsys
     with pytest.raises(SystemExit):
         main(["size", *given])
     assert "70,272" in capsys.readouterr().out
+
+
+def test_a_refused_config_leaves_the_checks_that_need_none(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(DENSE | {"architectures": ["JambaForCausalLM"], "mamba_d_state": 16}))
+    log = Path(__file__).parents[1] / "fixtures" / "real" / "0.5.9-qwen3-memfrac005-nocap" / "server.log"
+    start = json.loads(render(kvdiag.explain(str(log), config=str(tmp_path))))["starts"][0]
+    verdicts = {check["number"]: check["verdict"] for check in start["checks"]}
+    assert "cannot size this architecture" in json.dumps(start["model"])
+    assert verdicts["bytes_per_token"] == "unknown"
+    assert verdicts["memory_after_pool"] == "agree"
