@@ -152,7 +152,7 @@ def test_a_refused_config_leaves_the_checks_that_need_none(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(DENSE | {"architectures": ["JambaForCausalLM"], "mamba_d_state": 16}))
     log = Path(__file__).parents[1] / "fixtures" / "real" / "0.5.9-qwen3-memfrac005-nocap" / "server.log"
     start = json.loads(render(kvdiag.explain(str(log), config=str(tmp_path))))["starts"][0]
-    verdicts = {check["number"]: check["verdict"] for check in start["checks"]}
+    verdicts = {check["name"]: check["verdict"] for check in start["checks"]}
     assert "cannot size this architecture" in json.dumps(start["model"])
     assert verdicts["bytes_per_token"] == "unknown"
     assert verdicts["memory_after_pool"] == "agree"
