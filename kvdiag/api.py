@@ -6,11 +6,26 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvdiag.checks import Diagnosis
+from kvdiag.checks import Diagnosis as _Diagnosis
 from kvdiag.sizing import Sizing
 
 if TYPE_CHECKING:
     import pandas
+
+
+class Diagnosis(_Diagnosis):
+    """The content of ``kvdiag explain`` as objects; notebooks show it as Markdown."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``kvdiag explain``."""
+        from kvdiag.reports.json_report import to_dict
+
+        return to_dict(self)
+
+    def _repr_markdown_(self) -> str:
+        from kvdiag.reports.markdown_report import render
+
+        return render(self)
 
 
 def explain(
@@ -19,7 +34,8 @@ def explain(
     """The diagnosis of the log at path `log`, held against the SGLang tree `source` where given; see ``kvdiag explain``."""
     from kvdiag.pipeline import explain as run
 
-    return run([str(log)], config=config, model=model, release=release, source=source)
+    found = run([str(log)], config=config, model=model, release=release, source=source)
+    return Diagnosis(**{name: getattr(found, name) for name in found.__slots__})
 
 
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:

@@ -128,3 +128,24 @@ def test_markdown_holds_the_findings_and_folds_the_rest():
     text = render(kvdiag.explain(str(KIMI)))
     assert "KV510" in text
     assert text.count("<details>") == text.count("</details>") == 2
+
+
+def test_a_diagnosis_gives_its_json_and_shows_itself_in_a_notebook():
+    diagnosis = kvdiag.explain(str(KIMI))
+    assert diagnosis.to_dict()["schema"] == "kvdiag.explain/1"
+    assert diagnosis._repr_markdown_() == render(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "first"),
+    [
+        ("ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.925", "KV003", "0.5.14"),
+        ("max_mamba_cache_size=4, mamba_ratio=5, resulting max_num_reqs=0", "KV412", None),
+        ("Exception: Capture cuda graph failed: ", "KV011", None),
+    ],
+)
+def test_the_beginning_of_an_error_is_enough_where_the_rest_was_cut_off(text, code, first, tmp_path):
+    (tmp_path / "log").write_text(text + "\n")
+    start = kvdiag.explain(str(tmp_path / "log")).starts[0]
+    assert start.findings[0].code == code
+    assert first is None or str(start.start.release.possible.first) == first

@@ -80,10 +80,11 @@ class Retraction:
 
 @dataclass
 class Activity:
-    """All scheduler lines of one start in the order of the log."""
+    """The scheduler lines of one start in the order of the log: every `every`-th of them where there are very many."""
 
     batches: list[Batch] = field(default_factory=list)
     retractions: list[Retraction] = field(default_factory=list)
+    every: int = 1
 
     @cached_property
     def decode(self) -> list[Batch]:
@@ -147,7 +148,7 @@ def activity_of(start: Start) -> Activity:
     """The activity of a start; records that are no batch lines are passed over."""
     clock = _Clock()
     batches = [_batch(record, clock) for record in start.batches]
-    return Activity(batches, _retractions(start, clock))
+    return Activity(batches, _retractions(start, clock), start.batches.every)
 
 
 def _batch(record: Record, clock: _Clock) -> Batch:

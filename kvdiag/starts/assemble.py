@@ -49,7 +49,7 @@ class _Stream:
     def _unknown(self, record: Record, path: int) -> None:
         kind = loose_kind(record)
         if kind:
-            self.newest.event(kind, record, path)
+            self.newest.fragment(kind, record, path)
         if tells_death(record.message):
             self.newest.dead = True
 

@@ -10,7 +10,7 @@ from kvdiag.quantity import Interval, printed_interval
 from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.evidence import Evidence
-from kvdiag.starts.loose import SGLANG_KINDS
+from kvdiag.starts.loose import SGLANG_KINDS, loose_fraction, loose_releases
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
@@ -103,6 +103,16 @@ class StartBuilder:
         key = (kind, record.rank.get("DP") if kind in ONCE_A_REPLICA else None)
         if self._counted.setdefault(key, rank) == rank:
             self.start.events.append(Event(kind, record, path))
+
+    def fragment(self, kind: str, record: Record, path: int) -> None:
+        """Takes a record of no known family that still tells what happened, with what its words state for certain."""
+        self.event(kind, record, path)
+        ranges, fraction = loose_releases(record), loose_fraction(record)
+        if ranges:
+            self.evidence.words(f"the words of a {kind}", ranges, record.line.number)
+        if fraction:
+            interval = printed_interval(fraction, "fraction", rounded=False)
+            self._state("mem_fraction_static", interval, None, record, path)
 
     def _arguments(self, record: Record, path: int) -> None:
         value = record.values.get("server_args")

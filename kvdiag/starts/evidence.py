@@ -72,6 +72,10 @@ class Evidence:
             if (sign,) not in self._lines:
                 self._lines[(sign,)] = Observation(sign, _signs()[sign], record.line.number)
 
+    def words(self, what: str, ranges: str, line: int) -> None:
+        """The beginning of a text that only these releases have; as a quotation it narrows but contradicts nothing."""
+        self._lines.setdefault((what,), Observation(what, parse_ranges(ranges), line, weak=True))
+
     def arguments(self, server_args: dict[str, Any], whole: bool, line: int = 0) -> None:
         """The fields of a server_args dump, and whether a worker that is alone carries a tag."""
         self._fields = list(self._field_observations(server_args, whole, line))

@@ -6,7 +6,7 @@ import re
 
 from kvdiag.lines import Record
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
 _OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError")
 _OPENINGS = {
     "Loaded weights leave no GPU memory": "no_memory_for_pool",
@@ -16,11 +16,27 @@ _OPENINGS = {
 }
 """Beginnings of SGLang's own errors that stay certain when the rest of the text is cut off or reworded."""
 
-_OPENED = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): )?({'|'.join(map(re.escape, _OPENINGS))})")
+_OPENED = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): )?({'|'.join(map(re.escape, _OPENINGS))})")
+_NO_STATES = re.compile(r"max_mamba_cache_size=[0-9]+, mamba_ratio=[0-9]+, resulting max_num_reqs=[0-9]+")
+_WEIGHTS = re.compile(r"Loaded weights leave no GPU memory[^=]{0,60}--mem-fraction-static=([0-9.]{1,12})")
 _CAPTURING = re.compile(r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem=")
 
 SGLANG_KINDS = frozenset(_OPENINGS.values())
 """Kinds that show by themselves that the log is SGLang's."""
+
+OPENING_RELEASES = {"Loaded weights leave no GPU memory": "0.5.14..0.5.23"}
+"""Releases that have such a beginning, where it is not as old as the family."""
+
+
+def loose_releases(record: Record) -> str:
+    """The releases that could have printed such a beginning, empty where it tells none."""
+    return next((ranges for opening, ranges in OPENING_RELEASES.items() if opening in record.message[:200]), "")
+
+
+def loose_fraction(record: Record) -> str:
+    """The digits of --mem-fraction-static in the beginning of a failure's text, empty where they are not whole."""
+    told = _WEIGHTS.search(record.message[:400])
+    return told[1].rstrip(".") if told else ""
 
 
 def loose_kind(record: Record) -> str:
@@ -33,6 +49,8 @@ def loose_kind(record: Record) -> str:
     told = _OPENED.match(text)
     if told:
         return _OPENINGS[told[1]]
+    if _NO_STATES.search(text):
+        return "no_memory_for_pool"
     if any(mark in text for mark in _OUT_OF_MEMORY) and not record.prefixed:
         return "out_of_memory"
     if "avail_mem=" in text and _CAPTURING.search(text):

@@ -220,6 +220,8 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
 def one_long_prompt(facts: Facts, at: At) -> Iterator[Hit]:
     """A single prompt occupied prefill for many chunks in a row while others waited."""
     chunk = facts.whole("chunked_prefill_size")
+    if facts.activity.every > 1:
+        return
     run: list[Batch] = []
     best: list[Batch] = []
     for batch in facts.activity.prefill:

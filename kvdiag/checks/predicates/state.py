@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from kvdiag.checks.findings import Hit
 from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
+
+_NO_STATES = re.compile(r"max_mamba_cache_size=([0-9]{1,9}), mamba_ratio=([0-9]{1,9}), resulting max_num_reqs=([0-9]{1,9})")
 
 
 def _per_request(facts: Facts) -> tuple[int, int]:
@@ -62,6 +65,9 @@ def slots_below_one(facts: Facts, at: At) -> Iterator[Hit]:
         record = event.record
         slots, ratio = record.number("max_mamba_cache_size"), record.number("mamba_ratio")
         allowed = record.number("max_num_reqs")
+        printed = _NO_STATES.search(record.message)
+        if printed:
+            slots, ratio, allowed = (int(number) for number in printed.groups())
         if slots is not None and ratio and allowed is not None:
             yield Hit(event_lines([event]), {"slots": slots, "ratio": ratio, "allowed": allowed, "tokens": facts.tokens})
             return
