@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvdiag.lines.record import Record
-from kvdiag.reading import Input
+from kvdiag.lines.record import Record, read_records
+from kvdiag.reading import Input, open_log, read_lines
 
 if TYPE_CHECKING:
     from kvdiag.lines.chunk import Chunk
@@ -20,6 +20,8 @@ BIG = 1 << 20
 WANTED = 1 << 11
 """Scheduler lines that are looked at one by one (an eighth where all are seen as columns), up to twice as many."""
 _ROW_BYTES = 160
+_HEAD = 1 << 16
+_PIECE = 1 << 12
 _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
 
@@ -35,6 +37,15 @@ class Sample:
 def is_big(path: str) -> bool:
     """Whether the log at `path` is a file of more than a few thousand lines."""
     return _size(path) >= BIG
+
+
+def is_encoded(path: str) -> bool:
+    """Whether lines stand in the file otherwise than as their own bytes (JSON records, UTF-16): shapes cannot read those."""
+    if path == "-":
+        return False
+    with open_log(path) as stream:
+        head = stream.read(_HEAD)
+    return b"\0" in head or any(line.lstrip().startswith(b"{") for line in head.splitlines())
 
 
 def _size(path: str) -> int:
@@ -57,6 +68,9 @@ def sampled_records(
     the first of each shape; `count` is told how many lines like a record do not come (-1 takes one of them back), and
     `rows` gets all scheduler lines as columns.
     """
+    if is_encoded(path):
+        yield from _strict_records(path, seen, rows)
+        return
     from kvdiag.lines.scan import Scanner
     from kvdiag.reading.blocks import read_blocks
 
@@ -73,6 +87,19 @@ def sampled_records(
         for record in sampled:
             count(record, -1)
         yield from sorted([*found.records, *sampled], key=lambda record: record.line.number)
+
+
+def _strict_records(path: str, seen: Input, rows: Callable[[Chunk], None] | None) -> Iterator[Record]:
+    """All records by the strict rules, in pieces of which `rows` gets the columns."""
+    from itertools import islice
+
+    from kvdiag.lines.chunk import Texts, of_records
+
+    records = read_records(read_lines(path, seen))
+    while piece := list(islice(records, _PIECE)):
+        if rows is not None:
+            rows(of_records(piece, {}, Texts()))
+        yield from piece
 
 
 def _of_no_account(record: Record) -> bool:

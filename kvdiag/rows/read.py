@@ -11,6 +11,7 @@ import numpy as np
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.chunk import Chunk, Texts, of_records
 from kvdiag.lines.columns import BATCH_FAMILIES
+from kvdiag.lines.sample import is_encoded
 from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input, read_lines
 from kvdiag.reading.blocks import read_blocks
@@ -77,6 +78,7 @@ def tables(
 ) -> Iterator[pyarrow.Table]:
     """The timeline of one log as Arrow tables, one a block, each with the columns that occur in it."""
     rows: Rows | None = None
+    strict = strict or is_encoded(path)
     for chunk, records, texts in strict_chunks(path, seen) if strict else chunks(path, seen, progress):
         rows = rows or Rows(texts)
         start = rows.start(chunk, records)
