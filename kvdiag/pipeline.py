@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLES = 20
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
 _NEIGHBOURS = {
-    "vllm": re.compile(r"\bvLLM\b|vllm[./ ]|# GPU blocks"),
+    "vllm": re.compile(r"\bvLLM\b|vllm[./ ]|# GPU blocks|\bapi_server_count\b|'gpu_memory_utilization'"),
     "TensorRT-LLM": re.compile(r"\[TensorRT-LLM\]|\[TRT-LLM\]|\[MemUsageChange\]"),
     "sglang-jax": re.compile(r"sgl_jax|TPU Memory profiling"),
 }
@@ -58,6 +58,7 @@ class _Watch:
                 self.seen.matched += 1
             elif record.prefixed and not record.message.startswith(("INFO:", "WARNING:")):
                 self._unknown(record)
+                self._neighbour(record.message)
             elif not record.prefixed:
                 self._loose(record.message)
             if self.tap is not None:
@@ -74,6 +75,9 @@ class _Watch:
     def _loose(self, message: str) -> None:
         if _EXCEPTION.match(message):
             self.last_exception = message
+        self._neighbour(message)
+
+    def _neighbour(self, message: str) -> None:
         for name, pattern in _NEIGHBOURS.items():
             if pattern.search(message[:2000]):
                 self.neighbours.add(name)

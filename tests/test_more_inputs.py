@@ -149,3 +149,16 @@ def test_the_beginning_of_an_error_is_enough_where_the_rest_was_cut_off(text, co
     start = kvdiag.explain(str(tmp_path / "log")).starts[0]
     assert start.findings[0].code == code
     assert first is None or str(start.start.release.possible.first) == first
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("INFO 08-07 21:32:22 [serve.py:119] Defaulting api_server_count to data_parallel_size (8).", "vllm"),
+        ("[2025-09-09 15:10:37] TPU Memory profiling: available_device_memory=70.4GB, max_tokens=315424", "sglang-jax"),
+    ],
+)
+def test_a_neighbour_s_log_is_named_whatever_prefix_it_prints(line, name, tmp_path):
+    (tmp_path / "log").write_text(line + "\n")
+    with pytest.raises(kvdiag.KvdiagError, match=name):
+        kvdiag.explain(str(tmp_path / "log"))
