@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kvdiag.lines.formats import Variant, formats
-from kvdiag.lines.labels import family_of_head, read_labels
+from kvdiag.lines.labels import FAMILIES, family_of_head, read_labels
 from kvdiag.lines.matcher import FOREWORD, Match, match_message
 from kvdiag.lines.template import DECIMALS
 from kvdiag.lines.walk import Found, match_beginning
@@ -35,7 +35,7 @@ def recover(message: str, *, cut: bool) -> Match | None:
             values = values[:-1]
         return Match(variants[-1].family, tuple(variants), values)
     family = family_of_head(text)
-    if family is None:
+    if family not in FAMILIES:
         return None
     labels = read_labels(family, text, cut=cut)
     return Match(family, (), labels) if labels else None

@@ -106,15 +106,15 @@ def _follow(sequence: Sequence, after: frozenset[str], found: dict[tuple[str, st
     return after
 
 
-def family_of_head(message: str) -> str | None:
-    """The family whose lines begin most like the message, of those with labels; None where it begins like none of them."""
+def family_of_head(message: str) -> str:
+    """The family whose lines begin most like the message; empty where it begins like none."""
     best, shared = "", _LEAST_SHARED - 1
     for variant in formats().starting(message):
         for head in heads(variant.sequence):
             common = _common(head, message)
             if common > shared:
                 best, shared = variant.family, common
-    return best if best in FAMILIES else None
+    return best
 
 
 def _common(first: str, second: str) -> int:

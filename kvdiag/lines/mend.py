@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvdiag.lines.formats import formats
+from kvdiag.lines.labels import family_of_head
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.matcher import FOREWORD
 
@@ -56,9 +56,8 @@ def _broken(record: Record) -> bool:
 
 
 def _begins_a_line(record: Record) -> bool:
-    message = record.message
-    exception = FOREWORD.match(message)
-    return any(True for _ in formats().starting(message[exception.end() :] if exception else message))
+    name = FOREWORD.match(record.message)
+    return bool(family_of_head(record.message[name.end() :] if name else record.message))
 
 
 def _goes_on(held: list[Record], record: Record) -> bool:
