@@ -54,9 +54,9 @@ class _Watch:
 
     def through(self, records: Iterable[Record]) -> Iterator[Record]:
         for record in records:
-            if record.family:
+            if record.family and not record.damaged:
                 self.seen.matched += 1
-            elif record.prefixed and not record.message.startswith(("INFO:", "WARNING:")):
+            elif (record.prefixed or record.damaged) and not record.message.startswith(("INFO:", "WARNING:")):
                 self._unknown(record)
                 self._neighbour(record.message)
             elif not record.prefixed:

@@ -46,8 +46,7 @@ class Formats:
 
     def candidates(self, text: str) -> Iterator[Variant]:
         """Variants whose literals allow them to match `text`, in order of families and variants."""
-        for number in self._by_head.get(text[:HEAD], ()):
-            yield self._variant(number)
+        yield from self.starting(text)
         for needle, number in self._by_needle:
             if needle in text:
                 yield self._variant(number)
@@ -62,6 +61,17 @@ class Formats:
     def fields(self, family: str) -> Iterable[str]:
         """The names of a family's fields."""
         return self._units[family]
+
+    def starting(self, text: str) -> Iterator[Variant]:
+        """Variants with a beginning of their own that `text` shares."""
+        for number in self._by_head.get(text[:HEAD], ()):
+            yield self._variant(number)
+
+    def variants_of(self, family: str) -> Iterator[Variant]:
+        """All variants of a family."""
+        for number, row in enumerate(self._rows):
+            if row[0] == family:
+                yield self._variant(number)
 
     def unit(self, family: str, field: str) -> str:
         """The unit of a field of a family, empty where it has none."""

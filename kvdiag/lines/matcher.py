@@ -9,8 +9,11 @@ from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.template import TEXTS
 from kvdiag.lines.walk import Found, match_template
 
-_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.-]{1,80}\.py:\d{1,6}: ")
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]{0,200}\.)?(?:[A-Z]\w{0,80}?)?(?:Error|Exception|Warning|Interrupt): ")
+FOREWORD = re.compile(
+    r"(?:[A-Za-z_][\w.]{0,200}\.)?(?:[A-Z]\w{0,80}?)?(?:Error|Exception|Warning|Interrupt): "
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.-]{1,80}\.py:\d{1,6}: "
+)
+"""The name of an exception, or the level and place that a library's own logger puts in front."""
 _DIGITS = str.maketrans("123456789", "000000000")
 _WHOLE = re.compile(r"(?<![.0])0+")
 _MOST_SHAPES = 4096
@@ -43,7 +46,7 @@ def match_message(message: str, *, whole: bool = False) -> Match | None:
     message = message.lstrip("\n")
     match = _match(message)
     if match is None:
-        before = _EXCEPTION.match(message) or _LEVEL.match(message)
+        before = FOREWORD.match(message)
         if before:
             match = _match(message[before.end() :])
     if match is None and not whole and "\n" in message:

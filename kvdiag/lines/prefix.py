@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PREFIX = re.compile(
-    r"\[(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(?:[.,](\d{3}))?"
-    r"((?: (?:[A-Z_]{2,8}\d{1,5}|[A-Za-z_][\w.]{2,40}))*+)( encode_dp_worker\[\d+\])?\] ?"
+    r"\[(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(?:[.,](\d{3}))?((?: [A-Za-z_][\w.]{0,60}+(?:\[\d+\])?){0,9}+)\] ?"
 )
-"""Words that are no rank tag (a fork's name for its role) are let through and not part of the rank."""
-
+"""Date, time, milliseconds, tags; among the tags can stand the name of a process or of an enum member."""
+BARE_TAGS = re.compile(r"\[((?:DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)\d{1,5}(?: [A-Z_]{2,8}\d{1,5})*+)\] ?")
+"""The tags alone, where somebody took out the time."""
+CUT_PREFIX = re.compile(r"(?:[\d-]{0,10}+ )?([\d:]{0,8}+)(?:[.,]\d{3})?((?: ?[A-Z_]{2,8}\d{1,5})*+)\] (?=\S)")
+"""What is left of a prefix whose beginning was cut off."""
 _TAG = re.compile(r"(?<!\S)(DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)(\d{1,5})(?!\S)")
 
 

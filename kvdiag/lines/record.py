@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kvdiag.lines.continuation import joined
+from kvdiag.lines.damage import recover, tidied, without_open_end
 from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.matcher import Match, match_message
-from kvdiag.lines.prefix import PREFIX, UNTAGGED, Rank, rank_of
+from kvdiag.lines.mend import mended
+from kvdiag.lines.prefix import BARE_TAGS, CUT_PREFIX, PREFIX, UNTAGGED, Rank, rank_of
 from kvdiag.quantity import Interval, printed_interval
 from kvdiag.reading import Line
 
@@ -62,8 +64,8 @@ class Record:
     """One record of a log.
 
     `family` is None where no rule knows the message. `line` is the first of the record; `message` holds its other lines
-    too, parted by line breaks. `damaged` is set where text was lost: then `values` has only what is whole, and the line
-    does not tell the release.
+    too, parted by line breaks. `damaged` is set where text was lost: then `values` has only what is whole. `torn`
+    is set where another record follows on the same line, so that the end may stand elsewhere.
     """
 
     line: Line
@@ -76,6 +78,7 @@ class Record:
     variants: tuple[Variant, ...] = ()
     values: dict[str, Value] = field(default_factory=dict)
     damaged: bool = False
+    torn: bool = False
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -97,7 +100,7 @@ class Record:
 
 def read_records(lines: Iterable[Line]) -> Iterator[Record]:
     """The records of a stream of lines, in order; blank lines are passed over."""
-    return joined(_physical(lines), _join)
+    return joined(mended(_physical(lines), _remade, _recovered), _join)
 
 
 def _physical(lines: Iterable[Line]) -> Iterator[Record]:
@@ -116,25 +119,71 @@ def _join(first: Record, rest: list[Record]) -> Record | None:
     return replace(first, message=message, variants=match.variants, values=_values(match))
 
 
+def _remade(record: Record, message: str) -> Record | None:
+    """The record with the message that its pieces give together."""
+    match = match_message(message)
+    if match is None:
+        return None
+    return replace(record, message=message, family=match.family, variants=match.variants, values=_values(match), damaged=False)
+
+
+def _recovered(record: Record) -> Record:
+    """The record with what is certain of its message, where the strict rules know it not."""
+    if record.family is not None:
+        return record
+    match = tidied(record.message)
+    if match is not None:
+        return replace(record, family=match.family, variants=match.variants, values=_values(match))
+    match = recover(record.message, cut=record.line.cut or record.prefixed or record.torn)
+    if match is None:
+        return record
+    return replace(record, family=match.family, variants=match.variants, values=_values(match), damaged=True)
+
+
 def _split(line: Line, text: str) -> Iterator[Record]:
     """A physical line can hold several records: a progress bar with a record behind it, or two records."""
     prefixes = list(PREFIX.finditer(text))
     if not prefixes:
-        yield _record(line, text)
+        yield _without_prefix(line, text)
         return
     if prefixes[0].start() and not text[: prefixes[0].start()].isspace():
-        yield _record(line, text[: prefixes[0].start()])
+        yield _record(line, text[: prefixes[0].start()], torn=True)
     for prefix, after in zip(prefixes, [*prefixes[1:], None], strict=True):
         message = text[prefix.end() : after.start() if after else len(text)]
-        date, clock, milliseconds, tags, _ = prefix.groups()
+        date, clock, milliseconds, tags = prefix.groups()
         time = f"{clock}.{milliseconds}" if milliseconds else clock
-        yield _record(line, message, date=date or "", time=time, rank=rank_of(tags), prefixed=True)
+        yield _record(line, message, date=date or "", time=time, rank=rank_of(tags), prefixed=True, torn=after is not None)
 
 
-def _record(line: Line, message: str, *, date: str = "", time: str = "", rank: Rank = UNTAGGED, prefixed: bool = False) -> Record:
+def _without_prefix(line: Line, text: str) -> Record:
+    """A line with no time in it; its tags can still be there, or the end of a prefix."""
+    tags = BARE_TAGS.match(text)
+    if tags:
+        return _record(line, text[tags.end() :], rank=rank_of(tags[1]), prefixed=True)
+    rest = CUT_PREFIX.match(text)
+    if rest and (":" in rest[1] or rest[2]):
+        rank = rank_of(rest[2]) if rest[1] else UNTAGGED
+        return _record(line, text[rest.end() :], rank=rank, prefixed=True)
+    return _record(line, text)
+
+
+def _record(
+    line: Line,
+    message: str,
+    *,
+    date: str = "",
+    time: str = "",
+    rank: Rank = UNTAGGED,
+    prefixed: bool = False,
+    torn: bool = False,
+) -> Record:
     match = match_message(message)
     if match is None:
-        return Record(line, message, date, time, rank, prefixed)
+        return Record(line, message, date, time, rank, prefixed, torn=torn)
+    if torn or line.cut:
+        kept = without_open_end(match, message)
+        damaged = kept.values != match.values
+        return Record(line, message, date, time, rank, prefixed, kept.family, kept.variants, _values(kept), damaged, torn)
     return Record(line, message, date, time, rank, prefixed, match.family, match.variants, _values(match))
 
 

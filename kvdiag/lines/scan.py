@@ -12,8 +12,9 @@ from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
 from kvdiag.lines.record import Record, read_records
 from kvdiag.lines.shapes import Action, Shape, learn
-from kvdiag.reading import Input
-from kvdiag.reading.blocks import Block, line_of
+from kvdiag.reading import Input, Line
+from kvdiag.reading.blocks import Block, lines_of
+from kvdiag.reading.unwrap import Unwrapper
 
 LEARN_AFTER = 32
 """Lines of no known shape that are read strictly before the rest of the block is tried again."""
@@ -46,6 +47,7 @@ class Scanner:
         self._once: set[int] = set()
         self._table = self._new_table()
         self._number = 1
+        self._unwrapper = Unwrapper()
 
     def _new_table(self) -> Table:
         if library() is not None:
@@ -55,7 +57,14 @@ class Scanner:
         return VectorTable(self._shapes, self.texts)
 
     def scan(self, block: Block) -> Scanned:
-        """Reads one block."""
+        """Reads one block; the line that a block is cut in is left to the strict rules."""
+        if block.cut:
+            lines = lines_of(block.data, self._number, self._seen, self._unwrapper, cut=True)
+            alone = list(read_records(lines))
+            offset = {self._number: block.offset}
+            self._number += 1
+            self._seen.lines += 1
+            return Scanned(of_records(alone, offset, self.texts), alone)
         records: list[Record] = []
         offsets: dict[int, int] = {}
         counted: list[tuple[Record, int]] = []
@@ -76,11 +85,11 @@ class Scanner:
 
     def strictly(self, block: Block, places: list[tuple[int, int]]) -> list[Record]:
         """The records of single lines of a block that was scanned, at (line number, place in the input)."""
-        lines = []
+        lines: list[Line] = []
         for number, offset in places:
             begin = offset - block.offset
             raw = block.data[begin : block.data.index(b"\n", begin) + 1]
-            lines.append(line_of(raw, number, self._seen, cut=block.cut))
+            lines += lines_of(raw, number, self._seen, self._unwrapper, cut=block.cut)
         return list(read_records(lines))
 
     def _collect(self, table: Table, block: Block, rows: list[Chunk], counted: list[tuple[Record, int]]) -> None:
@@ -105,7 +114,7 @@ class Scanner:
             if not table.strict_known[index]:
                 unknown[number] = raw
             offsets[number] = begin + block.offset
-            lines.append(line_of(raw, number, self._seen, cut=block.cut))
+            lines += lines_of(raw, number, self._seen, self._unwrapper)
         by_line: dict[int, list[Record]] = {}
         for record in read_records(lines):
             records.append(record)

@@ -34,12 +34,29 @@ def match_template(sequence: Sequence, message: str) -> Found | None:
     return [(name, kind, text[start:end]) for name, kind, start, end in walk.found]
 
 
+def match_beginning(sequence: Sequence, message: str) -> tuple[Found, bool] | None:
+    """The values of a message that is the beginning of that template, None where it is not.
+
+    The second is whether the last value reaches to the end of the message, so that more of it may have been cut off.
+    """
+    walk = _Walk(message, partial=True)
+    if not walk.go(sequence, 0, 0, None):
+        return None
+    text = walk.text
+    reaches = bool(walk.found) and walk.found[-1][3] >= walk.stop
+    return [(name, kind, text[start:end]) for name, kind, start, end in walk.found], reaches
+
+
 class _Walk:
-    """One attempt: the text (with one blank at its end, which a template's own last blank may take) and what was found."""
+    """One attempt: the text (with one blank at its end, which a template's own last blank may take) and what was found.
 
-    __slots__ = ("failed", "found", "hopeless", "line", "stop", "text")
+    With `partial` the text may end before the template does.
+    """
 
-    def __init__(self, message: str) -> None:
+    __slots__ = ("failed", "found", "hopeless", "line", "partial", "stop", "text")
+
+    def __init__(self, message: str, *, partial: bool = False) -> None:
+        self.partial = partial
         stripped = message.rstrip()
         self.text = stripped + " "
         self.stop = len(stripped)
@@ -61,12 +78,12 @@ class _Walk:
             index += 1
             if isinstance(item, str):
                 if not text.startswith(item, at):
-                    return False
+                    return self._ends_within(item, at)
                 at += len(item)
             elif item[0] == "f":
                 end = _scan(item[2], text, at)
                 if end < 0:
-                    return False
+                    return self._ends_within("", at)
                 self.found.append((item[1], item[2], at, end))
                 at = end
             elif item[0] == "t":
@@ -80,7 +97,7 @@ class _Walk:
             return False
         mark = len(self.found)
         for branch in item[1:]:
-            if branch and isinstance(branch[0], str) and not self.text.startswith(branch[0], at):
+            if branch and isinstance(branch[0], str) and not self._begins(branch[0], at):
                 continue
             if self.go(branch, 0, at, rest):
                 return True
@@ -108,7 +125,17 @@ class _Walk:
             for literal in [literal for literal, place in following.items() if place == end]:
                 following[literal] = self._next(literal, end + 1, limit)
         self.hopeless[key] = at
+        if self.partial and "\n" not in self.text[at : self.stop]:
+            self.found.append((name, kind, at, self.stop))
+            return True
         return False
+
+    def _begins(self, literal: str, at: int) -> bool:
+        return self.text.startswith(literal, at) or self._ends_within(literal, at)
+
+    def _ends_within(self, literal: str, at: int) -> bool:
+        """Whether the text ends before `literal` does and is the same until there."""
+        return self.partial and literal.startswith(self.text[at : self.stop]) if literal else self.partial and at >= self.stop
 
     def _line_end(self, at: int) -> int:
         first, end = self.line

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from kvdiag.reading.line import Input, Line
-from kvdiag.reading.source import LONGEST_LINE, open_log
+from kvdiag.reading.source import LONGEST_LINE, lines_in, open_log
+from kvdiag.reading.unwrap import Unwrapper
 
 FIRST = 1 << 18
 LARGEST = 1 << 22
@@ -46,15 +47,17 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
                 tail = _read(stream.readline, LONGEST_LINE, seen)
                 data, offset = data + tail, offset + len(tail)
             if len(tail) == LONGEST_LINE and not tail.endswith(b"\n"):
-                yield from _around_long_line(data, begin)
+                yield from _around_cut_line(data, begin)
                 offset += _skip_line(stream, seen)
+            elif not data.endswith(b"\n"):
+                yield from _around_cut_line(data, begin)
             else:
-                yield Block(data if data.endswith(b"\n") else data + b"\n", begin)
+                yield Block(data, begin)
             want = min(want * 2, LARGEST)
 
 
-def _around_long_line(data: bytes, begin: int) -> Iterator[Block]:
-    """The whole lines of `data`, and the beginning of the too long line it ends in."""
+def _around_cut_line(data: bytes, begin: int) -> Iterator[Block]:
+    """The whole lines of `data`, and the line it ends in, which is too long or lacks its line end."""
     whole = data.rfind(b"\n") + 1
     if whole:
         yield Block(data[:whole], begin)
@@ -84,11 +87,9 @@ def _read(read: Any, size: int, seen: Input) -> bytes:
     return data
 
 
-def line_of(raw: bytes, number: int, seen: Input, *, cut: bool = False) -> Line:
-    """One physical line of a block (its line end may be there) as `read_lines` gives it."""
+def lines_of(raw: bytes, number: int, seen: Input, unwrapper: Unwrapper, *, cut: bool = False) -> list[Line]:
+    """The lines in one physical line of a block (its line end may be there), as `read_lines` gives them."""
     bare = raw.removesuffix(b"\n")
-    text = bare[:LONGEST_LINE].rstrip(b"\r").decode("utf-8", "replace")
-    long = cut or len(bare) > LONGEST_LINE
-    seen.undecodable += "\ufffd" in text
+    long = len(bare) > LONGEST_LINE or (cut and len(bare) == LONGEST_LINE)
     seen.long_lines += long
-    return Line(number, text, cut=long)
+    return lines_in(bare[:LONGEST_LINE].rstrip(b"\r"), number, seen, unwrapper, cut=cut or long)

@@ -11,7 +11,8 @@ class Line:
 
     `number` counts physical lines of the input from 1; `stream` is what the wrapper says about the origin (container,
     pod, unit, task), empty where it says nothing; `time` is the wrapper's own time stamp as text. `cut` is set where
-    text was lost: the line was longer than the limit, or the input ended within it.
+    text may be lost: the line was longer than the limit, the input ended within it, or all lines end at one column.
+    Of those the last are `full`: what is missing can stand in the next line.
     """
 
     number: int
@@ -19,6 +20,7 @@ class Line:
     stream: str = ""
     time: str = ""
     cut: bool = False
+    full: bool = False
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from kvdiag.errors import InputError
+from kvdiag.reading.column import cut_column
 from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.line import Input, Line
 from kvdiag.reading.unwrap import Unwrapper
@@ -97,28 +98,34 @@ def read_lines(path: str, seen: Input) -> Iterator[Line]:
     unwrapper = Unwrapper()
     joined = 0
     with open_log(path) as stream:
-        for physical, raw, cut in _split(stream, seen):
-            number = physical + joined
-            text = raw.decode("utf-8", "replace")
-            if "\ufffd" in text:
-                seen.undecodable += 1
-            if _JOINED in raw:
-                inner = list(unwrapper.lines(number, text, cut=cut))
-                yield from (replace(line, number=number + index) for index, line in enumerate(inner))
-                joined += max(0, len(inner) - 1)
-            elif raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw:
-                yield Line(number, text, cut=cut)
-            else:
-                yield from unwrapper.lines(number, text, cut=cut)
+        for physical, raw, cut, full in _split(stream, seen):
+            lines = lines_in(raw, physical + joined, seen, unwrapper, cut=cut, full=full)
+            if len(lines) > 1 and _JOINED in raw:
+                lines = [replace(line, number=line.number + index) for index, line in enumerate(lines)]
+                joined += len(lines) - 1
+            yield from lines
     yield from unwrapper.rest(seen.lines + joined)
     seen.lines += joined
 
 
-def _split(stream: IO[bytes], seen: Input) -> Iterator[tuple[int, bytes, bool]]:
-    """(number, bytes without line end, cut) of each line, holding at most a block and one line in memory."""
+def lines_in(raw: bytes, number: int, seen: Input, unwrapper: Unwrapper, *, cut: bool = False, full: bool = False) -> list[Line]:
+    """What one physical line (without its line end) holds: one line as a rule, several or none where it was wrapped."""
+    text = raw.decode("utf-8", "replace")
+    if "\ufffd" in text:
+        seen.undecodable += 1
+    if raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw and _JOINED not in raw:
+        return [Line(number, text, cut=cut, full=full)]
+    return list(unwrapper.lines(number, text, cut=cut, full=full))
+
+
+def _split(stream: IO[bytes], seen: Input) -> Iterator[tuple[int, bytes, bool, bool]]:
+    """(number, bytes without line end, cut, full) of each line, holding at most a block and one line in memory."""
     rest = b""
     skipping = False
+    column = -1
     for block in _blocks(stream, seen):
+        if column < 0:
+            column = cut_column(block)
         pieces = (rest + block).split(b"\n")
         rest = pieces.pop()
         for piece in pieces:
@@ -128,16 +135,20 @@ def _split(stream: IO[bytes], seen: Input) -> Iterator[tuple[int, bytes, bool]]:
                 continue
             long = len(piece) > LONGEST_LINE
             seen.long_lines += long
-            yield seen.lines, piece[:LONGEST_LINE].rstrip(b"\r"), long
+            piece = piece[:LONGEST_LINE].rstrip(b"\r")
+            if column and len(piece) >= column:
+                column = column if len(piece) == column else 0
+            full = bool(column) and len(piece) == column
+            yield seen.lines, piece, long or full, full
         if len(rest) > LONGEST_LINE:
             if not skipping:
                 seen.long_lines += 1
-                yield seen.lines + 1, rest[:LONGEST_LINE], True
+                yield seen.lines + 1, rest[:LONGEST_LINE], True, False
             rest, skipping = b"", True
     if rest or skipping:
         seen.lines += 1
         if not skipping:
-            yield seen.lines, rest.rstrip(b"\r"), bool(seen.truncated)
+            yield seen.lines, rest.rstrip(b"\r"), True, False
 
 
 def _blocks(stream: IO[bytes], seen: Input) -> Iterator[bytes]:

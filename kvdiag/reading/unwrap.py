@@ -24,10 +24,10 @@ class Unwrapper:
     def __init__(self) -> None:
         self._held: Held = {}
 
-    def lines(self, number: int, text: str, *, cut: bool) -> Iterator[Line]:
+    def lines(self, number: int, text: str, *, cut: bool = False, full: bool = False) -> Iterator[Line]:
         """The lines inside one physical line, none where it is only a part of one."""
         for inner in self._unfold(Peeled(text), 0):
-            yield Line(number, inner.text, inner.stream, inner.time, cut)
+            yield Line(number, inner.text, inner.stream, inner.time, cut, full)
 
     def _unfold(self, outer: Peeled, depth: int) -> Iterator[Peeled]:
         """Wrappers can stand around a joined line and around each of what was joined."""

@@ -15,6 +15,7 @@ from kvdiag.lines.sample import is_encoded
 from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input, read_lines
 from kvdiag.reading.blocks import read_blocks
+from kvdiag.reading.column import cut_column
 from kvdiag.rows.arrow import table_of
 from kvdiag.rows.clock import Clock
 from kvdiag.starts import Assembly
@@ -48,9 +49,17 @@ class Rows:
 
 
 def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Chunk, list[Record], Texts]]:
-    """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read."""
+    """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read.
+
+    Where all lines end at one column, a number at a line's end may be cut, which shapes cannot tell: such a log is read
+    by the strict rules.
+    """
     scanner = Scanner(_bears_on_nothing, seen)
     for block in read_blocks(path, seen):
+        if not block.offset and path != "-" and cut_column(block.data):
+            seen.bytes = 0
+            yield from strict_chunks(path, seen)
+            return
         found: Scanned = scanner.scan(block)
         yield found.rows, found.records, scanner.texts
         if progress:

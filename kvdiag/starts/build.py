@@ -77,11 +77,10 @@ class StartBuilder:
     def add(self, record: Record, path: int) -> None:
         """Takes a record of a known family."""
         family = record.family or ""
-        if record.time and not record.damaged:
+        if record.time:
             self.first = self.first or record
             self.last = record
-        if not record.damaged:
-            self.evidence.line(record)
+        self.evidence.line(record)
         if family == "server-args-dump":
             self._arguments(record, path)
         elif family in _BATCHES:

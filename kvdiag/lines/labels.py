@@ -1,0 +1,123 @@
+"""Values of damaged lines of ``label: value`` families, taken only where label and end are both whole.
+
+The strict rules come first; this is for lines from which somebody left out fields, whose middle was overwritten, or that a
+release newer than the rules prints with other fields.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kvdiag.lines.formats import formats
+from kvdiag.lines.template import DECIMALS, Sequence, heads
+
+FAMILIES = (
+    *("prefill-batch", "decode-batch", "capacity", "kv-alloc", "mamba-pool", "retract", "weight-load-begin", "weight-load-end"),
+    *("memory-pool-end", "swa-split", "swa-pool-usage", "dsv4-pool", "graph-begin", "graph-end"),
+)
+_EVERY_FIELD = ("prefill-batch", "decode-batch", "retract")
+"""Families nobody shortens by hand: a field that is missing in the middle was lost, and took a part of its neighbour along."""
+_SEPARATOR = r"(?:^|[,.;:] |\) |\[\d+\], )"
+_END = r"(?=,? *$|, |\.(?: |$)| {2,}| <)"
+_GROUPED = r"[+-]?\d{1,3}(?:[,_\u202f]\d{3})+(?!\d)"
+_SHARED = 4
+"""Letters that the rest of a damaged line must have in common with the label that follows in the template."""
+_LEAST_SHARED = 9
+"""Characters of its beginning that a message must share with a line of the family."""
+_UNITS = {"GiB": " ?GB", "GB10": " ?GB", "MiB": " ?MB", "percent": "%"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    name: str
+    kind: str
+    pattern: re.Pattern[str]
+    after: tuple[str, ...]
+
+
+def read_labels(family: str, message: str, *, cut: bool) -> list[tuple[str, str, str]]:
+    """(name, kind, text) of the values that are certain; with `cut` the end of the message is no value's end."""
+    found: list[tuple[int, str, str, str]] = []
+    seen: set[str] = set()
+    for label in _labels(family):
+        places = list(label.pattern.finditer(message))
+        if len(places) != 1 or label.name in seen:
+            continue
+        place = places[0]
+        if not _certain(family, label, message, place.end(), cut=cut):
+            continue
+        seen.add(label.name)
+        text = place["grouped"]
+        found.append((place.start(), label.name, label.kind, re.sub(r"[,_\u202f]", "", text) if text else place["value"]))
+    return [(name, kind, text) for _, name, kind, text in sorted(found)]
+
+
+def _certain(family: str, label: _Label, message: str, end: int, *, cut: bool) -> bool:
+    """Whether nothing of the value can have been lost: a hole in the line shows in what follows it."""
+    rest = message[end:].rstrip()
+    if rest in ("", ",", "."):
+        return not cut or DECIMALS.fullmatch(label.kind) is not None
+    if family not in _EVERY_FIELD:
+        return True
+    rest = rest.lstrip(",. ")
+    return any(rest.startswith(name[:_SHARED] if len(rest) >= _SHARED else name[: len(rest)]) for name in label.after)
+
+
+@lru_cache(maxsize=32)
+def _labels(family: str) -> tuple[_Label, ...]:
+    following: dict[tuple[str, str], set[str]] = {}
+    for variant in formats().variants_of(family):
+        _follow(variant.sequence, frozenset(), following)
+    return tuple(
+        _Label(name, kind, _pattern(family, name, kind), tuple(sorted(after)))
+        for (name, kind), after in following.items()
+        if kind not in ("t", "m")
+    )
+
+
+def _pattern(family: str, name: str, kind: str) -> re.Pattern[str]:
+    decimals = DECIMALS.fullmatch(kind)
+    if decimals:
+        value = rf"[+-]?\d+\.\d{{{decimals[1]}}}"
+    elif kind == "d":
+        value = r"[+-]?\d+"
+    elif kind == "f":
+        value = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    else:
+        value = r"True|False|torch\.\w+" if kind in ("b", "v", "w") else "|".join(map(re.escape, kind.split("|")))
+    grouped = _GROUPED if kind == "d" else r"(?!)"
+    unit = _UNITS.get(formats().unit(family, name), "")
+    return re.compile(rf"{_SEPARATOR}{re.escape(name)}(?:: |=| = )(?:(?P<grouped>{grouped})|(?P<value>{value})){unit}{_END}")
+
+
+def _follow(sequence: Sequence, after: frozenset[str], found: dict[tuple[str, str], set[str]]) -> frozenset[str]:
+    """Notes which names can follow each value; gives the names this sequence can begin with."""
+    for item in reversed(sequence):
+        if isinstance(item, str):
+            continue
+        if item[0] == "a":
+            after = frozenset().union(*(_follow(branch, after, found) for branch in item[1:]))
+        else:
+            kind = item[3] if item[0] == "t" else item[2]
+            found.setdefault((item[1], kind), set()).update(after)
+            after = frozenset((item[1],))
+    return after
+
+
+def family_of_head(message: str) -> str:
+    """The family whose lines begin most like the message; empty where it begins like none."""
+    best, shared = "", _LEAST_SHARED - 1
+    for variant in formats().starting(message):
+        for head in heads(variant.sequence):
+            common = _common(head, message)
+            if common > shared:
+                best, shared = variant.family, common
+    return best
+
+
+def _common(first: str, second: str) -> int:
+    """Characters that two texts have in common at their beginning."""
+    pairs = zip(first, second, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))

@@ -1,0 +1,191 @@
+"""Of a damaged line only what is certain is read, and never a cut number as a whole one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvdiag
+from kvdiag.lines import read_records
+from kvdiag.reading import Input, Line, read_lines
+from tests.test_unwrapping import REAL, diagnosis, written
+
+LINES = sorted(
+    {
+        line[:400]
+        for case in REAL
+        for line in (case / "server.log").read_text(encoding="utf-8").splitlines()
+        if line.startswith("[2") and "server_args=" not in line
+    }
+)
+
+
+def records_of(*texts: str, **more: bool):
+    return list(read_records(Line(number, text, **more) for number, text in enumerate(texts, 1)))
+
+
+def texts(record):
+    return {name: value.text for name, value in record.values.items()}
+
+
+KNOWN = [line for line in LINES if records_of(line)[0].family and not records_of(line)[0].damaged]
+
+
+@given(st.sampled_from(KNOWN), st.integers(1, 400))
+def test_a_record_cut_anywhere_gives_only_values_of_the_whole_one(line, at):
+    whole = texts(records_of(line)[-1])
+    for record in records_of(line[:at], cut=True):
+        assert texts(record).items() <= whole.items()
+
+
+BATCHES = [line for line in KNOWN if " batch" in line]
+
+
+@given(st.sampled_from(BATCHES), st.data())
+def test_a_hole_across_fields_gives_only_values_of_the_whole_line(line, data):
+    whole = texts(records_of(line)[-1])
+    commas = [place for place, mark in enumerate(line) if mark == ","]
+    comma = data.draw(st.sampled_from(commas))
+    begin = data.draw(st.integers(comma - 12, comma))
+    end = data.draw(st.integers(comma + 2, comma + 30))
+    for record in records_of(line[:begin] + line[end:]):
+        if record.damaged:
+            assert texts(record).items() <= whole.items()
+
+
+@pytest.mark.parametrize("column", [61, 79, 97, 120, 143])
+@pytest.mark.parametrize("case", REAL[::2], ids=[case.name for case in REAL[::2]])
+def test_no_number_of_a_log_cut_at_a_column_differs_from_the_whole_log(case, column, tmp_path):
+    lines = (case / "server.log").read_text(encoding="utf-8").splitlines()
+    path = written(tmp_path / "server.log", [line[:column] for line in lines])
+    told = {(n.name, n.rank, n.value) for item in kvdiag.explain(str(case / "server.log")).starts for n in item.start.numbers}
+    try:
+        cut = kvdiag.explain(str(path)).starts
+    except kvdiag.KvdiagError:
+        return
+    stated = {(n.name, n.rank, n.value) for item in cut for n in item.start.numbers}
+    assert {number for number in stated if number[0] != "max_total_num_tokens"} <= told
+
+
+@pytest.mark.parametrize("width", [80, 100, 132, 200])
+@pytest.mark.parametrize("case", REAL[::3], ids=[case.name for case in REAL[::3]])
+def test_a_log_wrapped_by_a_terminal_gives_the_result_of_the_whole_one(case, width, tmp_path):
+    lines = (case / "server.log").read_text(encoding="utf-8").splitlines()
+    rows = [line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)]
+    assert diagnosis(written(tmp_path / "server.log", rows), case) == diagnosis(case / "server.log", case)
+
+
+POOL = "KV Cache is allocated. #tokens: {}, K size: 5.57 GB, V size: 5.57 GB"
+
+
+def test_a_record_broken_at_a_blank_is_joined():
+    (record,) = records_of(
+        "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 5548188,", "K size: 37.04 GB, V size: 20.83 GB"
+    )
+    assert not record.damaged
+    assert record.number("#tokens") == 5548188
+    assert record.number("V size") == 20.83
+
+
+def test_a_record_torn_by_another_rank_is_joined_with_its_end():
+    first, second = f"[2026-01-01 10:00:00 TP0] {POOL.format(104273)}", f"[2026-01-01 10:00:00 TP1] {POOL.format(104999)}"
+    records = records_of(first[:45] + second, first[45:])
+    assert sorted((str(r.rank), r.number("#tokens"), r.damaged) for r in records) == [
+        ("TP0", 104273, False),
+        ("TP1", 104999, False),
+    ]
+
+
+@pytest.mark.parametrize("at", range(50, 56))
+def test_a_number_torn_in_two_is_not_put_together(at):
+    first, second = f"[2026-01-01 10:00:00 TP0] {POOL.format(104273)}", f"[2026-01-01 10:00:00 TP1] {POOL.format(104999)}"
+    records = records_of(first[:at] + second, first[at:])
+    assert [record.number("#tokens") for record in records if str(record.rank) == "TP0"] in ([None], [104273])
+
+
+def test_two_records_on_one_line_are_two():
+    line = f"[2026-01-01 10:00:00 TP0] {POOL.format(10)}[2026-01-01 10:00:01 TP0] Memory pool end. avail mem=9.86 GB"
+    assert [(record.family, record.number("#tokens")) for record in records_of(line)] == [
+        ("kv-alloc", 10),
+        ("memory-pool-end", None),
+    ]
+
+
+def test_a_number_that_another_record_cuts_off_is_not_read():
+    capacity = (
+        "max_total_num_tokens=159277, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=32, context_len=4"
+    )
+    first, _ = records_of(f"[2026-01-01 10:00:00 TP0] {capacity}[2026-01-01 10:00:01 TP1] Memory pool end. avail mem=9.86 GB")
+    assert first.number("max_total_num_tokens") == 159277
+    assert first.number("context_len") is None
+    assert first.damaged
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        ("2026-01-01 10:00:00 TP0] Memory pool end. avail mem=9.86 GB", "TP0"),
+        ("-01 10:00:00 DP1 TP3] Memory pool end. avail mem=9.86 GB", "DP1 TP3"),
+        ("TP0] Memory pool end. avail mem=9.86 GB", ""),
+        ("[TP0] Memory pool end. avail mem=9.86 GB", "TP0"),
+        ("[2026-01-01 10:00:00 DisaggregationMode.IGPUDECODE TP1] Memory pool end. avail mem=9.86 GB", "TP1"),
+        ("[2026-01-01 10:00:00 encode_dp_worker[3]] Memory pool end. avail mem=9.86 GB", ""),
+    ],
+)
+def test_a_prefix_that_is_cut_or_holds_other_words_names_the_rank_where_it_is_certain(text, rank):
+    (record,) = records_of(text)
+    assert (record.family, str(record.rank)) == ("memory-pool-end", rank)
+
+
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [("104,273", 104273), ("1_104_273", 1104273), ("104k", None), ("1.04M", None), ("104...", None), ("10 4273", None)],
+)
+def test_grouped_digits_are_a_number_and_abbreviations_are_none(number, read):
+    (record,) = records_of(POOL.format(number))
+    assert record.number("#tokens") == read
+
+
+def test_fields_left_out_by_hand_leave_the_others():
+    (record,) = records_of("max_total_num_tokens=171008, ..., context_len=169000, available_gpu_mem=8.27 GB   <- here")
+    assert texts(record) == {"max_total_num_tokens": "171008", "context_len": "169000", "available_gpu_mem": "8.27"}
+    assert record.damaged
+
+
+def test_a_line_whose_middle_is_lost_keeps_what_stands_whole_on_both_sides():
+    (record,) = records_of(
+        "[2026-05-17 02:59:59 TP0] Decode batch, #running-req: 45, #token: 44672, token usaccept rate: 0.32, "
+        "npu graph: False, gen throughput (token/s): 863.65, #queue-req"
+    )
+    assert texts(record) == {
+        "#running-req": "45",
+        "#token": "44672",
+        "npu graph": "False",
+        "gen throughput (token/s)": "863.65",
+    }
+
+
+@pytest.mark.parametrize("behind", ['"', "\\n", "',", "<br>", "|", "   # the target"])
+def test_what_an_export_puts_behind_a_record_does_not_hide_it(behind):
+    (record,) = records_of(f"[2026-01-01 10:00:00] {POOL.format(10)}{behind}")
+    assert (record.family, record.damaged) == ("kv-alloc", False)
+
+
+def test_the_last_line_of_a_file_without_a_line_end_may_be_cut(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(
+        "[2026-01-01 10:00:00 TP0] max_total_num_tokens=159277, max_prefill_tokens=16384, max_running_requests=2049, "
+        "context_len=32"
+    )
+    (record,) = read_records(read_lines(str(path), Input("server.log")))
+    assert "context_len" not in record.values
+    assert record.number("max_running_requests") == 2049
+
+
+def test_a_damaged_line_is_listed_with_what_no_rule_knows(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(f"[2026-01-01 10:00:00] {POOL.format(10)}, bits: 7\n[2026-01-01 10:00:00] {POOL.format(10)}\n")
+    diagnosis = kvdiag.explain(str(path))
+    assert diagnosis.unmatched == 1
+    assert diagnosis.inputs[0].matched == 1
