@@ -13,6 +13,7 @@ from typing import Protocol
 ROOMS = {
     "lines": "kvdiag.lines.documentation",
     "drift": "kvdiag.gate.documentation",
+    "findings": "kvdiag.checks.documentation",
 }
 """Folder of ``rules/`` to the module that documents and tests it."""
 

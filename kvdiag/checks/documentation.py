@@ -1,0 +1,36 @@
+"""Findings as ``kvdiag rules`` lists, shows and tests them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvdiag.checks.findings import documents
+from kvdiag.checks.samples import failures
+from kvdiag.rulerooms import Entry, Tested
+
+
+def entries() -> list[Entry]:
+    """Every finding, by code."""
+    return [Entry(code, document["name"], document["level"]) for code, document in sorted(documents().items())]
+
+
+def show(code: str) -> str:
+    """The documentation of one finding, as Markdown."""
+    document = documents()[code]
+    parts = [f"# {code} {document['name']} ({document['level']})", document["title"], document["explanation"].strip()]
+    parts += ["## What it says", " ".join(document["message"])]
+    if document.get("advice"):
+        parts += ["## What to do", " ".join(document["advice"])]
+    if document.get("risk"):
+        parts += ["## Risk", document["risk"]]
+    parts += ["## A log that raises it", f"```text\n{document['raises'][0]['log'].strip()}\n```"]
+    near = document["silent"][0]
+    parts += [f"## A log that does not: {near.get('why', '')}", f"```text\n{near['log'].strip()}\n```"]
+    return "\n\n".join(parts)
+
+
+def test() -> Iterator[Tested]:
+    """Runs the samples of every rule, a result for each file."""
+    for document in documents().values():
+        wrong = failures(document)
+        yield Tested(document["_path"], "; ".join(wrong))
