@@ -6,8 +6,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kvdiag.errors import RuleError
@@ -15,23 +14,23 @@ from kvdiag.errors import RuleError
 Document = dict[str, Any]
 
 
-def rules_dir() -> Path:
+def rules_dir() -> str:
     """The folder of shipped rules: inside the package when installed, beside it in a checkout."""
-    package = Path(__file__).parent
-    inside = package / "rules"
-    return inside if inside.is_dir() else package.parent / "rules"
+    package = os.path.dirname(os.path.abspath(__file__))
+    inside = os.path.join(package, "rules")
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "rules")
 
 
-def cache_dir() -> Path:
+def cache_dir() -> str:
     """The folder of kvdiag in the user's cache (``XDG_CACHE_HOME`` or ``~/.cache``); it need not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "kvdiag"
+    return os.path.join(base, "kvdiag")
 
 
 USER_ROOMS = ("lines",)
 """Kinds of rules a user's own folder may add to: those whose files are checked key by key."""
 
-_user_folders: list[Path] = []
+_user_folders: list[str] = []
 
 
 def add_folder(path: str) -> None:
@@ -40,20 +39,20 @@ def add_folder(path: str) -> None:
     Its files are data: they are checked when they are loaded, and nothing in them runs. Raises RuleError where there is
     no such folder or nothing in it that can be added.
     """
-    folder = Path(path)
-    if not folder.is_dir():
+    if not os.path.isdir(path):
         raise RuleError(f"{path}: no such folder; give one that holds {' or '.join(f'{room}/*.toml' for room in USER_ROOMS)}")
-    if not any(sorted((folder / room).rglob("*.toml")) for room in USER_ROOMS):
+    if not any(_files(os.path.join(path, room), ".toml") for room in USER_ROOMS):
         raise RuleError(f"{path}: no rule files here; rules go into {' or '.join(f'{room}/NAME.toml' for room in USER_ROOMS)}")
-    _user_folders.append(folder)
+    _user_folders.append(path)
 
 
-def read_toml(path: Path) -> Document:
+def read_toml(path: str) -> Document:
     """One rule file. Raises RuleError with path, line and column where it is not TOML."""
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            return tomllib.loads(file.read())
     except tomllib.TOMLDecodeError as error:
         told = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error))
         raise RuleError(f"{path}:{told[2]}:{told[3]}: {told[1]}" if told else f"{path}: {error}") from None
@@ -68,42 +67,66 @@ def load(room: str, build: Callable[[list[Document]], Any] | None = None) -> Any
     and of the source files beside `build`, so that a second run reads one JSON file. A cache that cannot be read or written is
     passed over in silence: it only costs time.
     """
-    base = rules_dir() / room
-    bases = [base, *(folder / room for folder in _user_folders if room in USER_ROOMS)]
-    files = [path for each in bases for path in sorted(each.rglob("*.toml"))]
+    base = os.path.join(rules_dir(), room)
+    bases = [base, *(os.path.join(folder, room) for folder in _user_folders if room in USER_ROOMS)]
+    files = [file for each in bases for file in _files(each, ".toml")]
     if not files:
         raise RuleError(f"{base}: no rule files (*.toml) here; the installation is incomplete")
     made_by = build.__name__ if build else "documents"
-    cached = cache_dir() / f"rules-{room}-{made_by}-{zlib.crc32(repr(bases).encode()):08x}.json"
+    cached = os.path.join(cache_dir(), f"rules-{room}-{made_by}-{zlib.crc32(repr(bases).encode()):08x}.json")
     key = _key(files, build)
     try:
-        kept = json.loads(cached.read_bytes())
+        with open(cached, "rb") as file:
+            kept = json.loads(file.read())
         if kept["key"] == key:
             return kept["result"]
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    documents = [{**read_toml(path), "_path": str(path)} for path in files]
+    documents = [{**read_toml(path), "_path": path} for path, *_ in files]
     result = build(documents) if build else documents
     _keep(cached, {"key": key, "result": result})
     return result
 
 
-def _key(files: list[Path], build: Callable[..., Any] | None) -> list[list[Any]]:
-    sources = [Path(__file__)]
-    if build is not None:
-        sources += sorted(Path(build.__code__.co_filename).parent.glob("*.py"))
-    key: list[list[Any]] = []
-    for path in [*files, *sources]:
-        status = path.stat()
-        key.append([os.fspath(path), status.st_mtime_ns, status.st_size])
-    return key
+_File = list[Any]
+"""Path, time of change in nanoseconds, size."""
 
 
-def _keep(path: Path, result: Any) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+def _files(folder: str, ending: str) -> list[_File]:
+    """The files of a folder and of those in it that end so, in order of their paths."""
+    return sorted(_walk(folder, ending))
+
+
+def _walk(folder: str, ending: str) -> Iterator[_File]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
-        temporary.replace(path)
+        entries = os.scandir(folder)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            if entry.name.endswith(ending):
+                status = entry.stat()
+                yield [entry.path, status.st_mtime_ns, status.st_size]
+            elif entry.is_dir():
+                yield from _walk(entry.path, ending)
+
+
+def _key(files: list[_File], build: Callable[..., Any] | None) -> list[_File]:
+    """What the result depends on: the rule files, and the source files beside this one's rules and beside `build`."""
+    here = os.stat(__file__)
+    sources = [[__file__, here.st_mtime_ns, here.st_size]]
+    if build is not None:
+        beside = os.path.dirname(build.__code__.co_filename)
+        sources += [file for file in _files(beside, ".py") if os.path.dirname(file[0]) == beside]
+    return files + sources
+
+
+def _keep(path: str, result: Any) -> None:
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(result, file, ensure_ascii=False)
+        os.replace(temporary, path)
     except OSError:
         return

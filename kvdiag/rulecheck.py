@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from kvdiag.errors import ReleaseError, RuleError
+from kvdiag.frozen import frozen
 from kvdiag.releases import parse_ranges
 
 Shape = Mapping[str, tuple[type, str]]
 """Key to the type its value must have and that type's name in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A line of a rule file; checks raise RuleError that names it."""
 
@@ -60,7 +59,9 @@ class Place:
             if key.startswith("_"):
                 continue
             if key not in shape:
-                near = difflib.get_close_matches(key, shape, 1)
+                from difflib import get_close_matches
+
+                near = get_close_matches(key, shape, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(shape)}"
                 raise self.at(key).error(f"unknown key {key!r}{hint}")
             if not isinstance(value, shape[key][0]):
@@ -88,6 +89,7 @@ class Place:
 @lru_cache(maxsize=8)
 def _text(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").split("\n")
+        with open(path, encoding="utf-8") as file:
+            return file.read().split("\n")
     except (OSError, UnicodeDecodeError):
         return []

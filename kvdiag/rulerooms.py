@@ -6,9 +6,10 @@ A module named here has ``entries() -> list[Entry]``, ``show(code) -> str`` (Mar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
+
+from kvdiag.frozen import frozen
 
 ROOMS = {
     "lines": "kvdiag.lines.documentation",
@@ -18,7 +19,7 @@ ROOMS = {
 """Folder of ``rules/`` to the module that documents and tests it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A rule in the list: its code (or the family's name), its title, and what it is a part of."""
 
@@ -27,7 +28,7 @@ class Entry:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tested:
     """The outcome of one embedded sample: where it stands, and what went wrong (empty where nothing did)."""
 

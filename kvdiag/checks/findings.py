@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from kvdiag.checks.facts import Facts
 from kvdiag.checks.model import Finding
 from kvdiag.checks.phrase import fill
 from kvdiag.errors import RuleError
+from kvdiag.frozen import frozen
 from kvdiag.rulecheck import Place, Shape
 
 LEVELS = ("error", "warning", "note")
@@ -36,7 +37,7 @@ _REQUIRED = ("code", "name", "level", "predicate", "title", "message", "explanat
 _KEPT = ("code", "name", "level", "title", "message", "advice", "risk", "predicate", "order", "replaces", "thresholds")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A condition that holds: the log lines it rests on and the values its sentences are filled with.
 
@@ -53,7 +54,7 @@ Predicate = Callable[[Facts, Mapping[str, float]], Iterable[Hit]]
 """The condition of a rule: what of a start makes it true, under the rule's thresholds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One finding as its file states it, without documentation and samples."""
 

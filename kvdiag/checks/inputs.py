@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +10,7 @@ from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
 from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
@@ -24,7 +25,7 @@ SHARED_MEMORY = (
 NO_CONFIG = "the model's config is not known; give --config PATH or --model NAME"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.facts import Facts
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.quantity import GIB, Interval
 from kvdiag.sizing import size
 
@@ -24,7 +25,7 @@ _FP8 = "fp8_e4m3"
 _PAGE_UNKNOWN = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lever:
     """One change: the capacity it is predicted to give, and the memory it takes from the head-room."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Number, Start
@@ -26,7 +25,7 @@ EXTRA_COLUMNS = 4
 """Columns of the request table beyond the context (``extra_max_context_len``); draft tokens come on top."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A share of one rank's memory; `part` is a word of the contract, `lines` where it stands in the log."""
 
@@ -35,7 +34,7 @@ class Part:
     lines: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ledger:
     """The memory of one rank: `parts` add up to `total`, the memory free before loading.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry, ModelConfig
 from kvdiag.quantity import Interval
 from kvdiag.reading import Input
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kvdiag.lines.unknown import Unknown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeStep:
     """A statement of the tree at hand that a check's number comes from; `value` is what it gives with the log's values."""
 
@@ -31,7 +32,7 @@ class CodeStep:
     confidence: str = "certain"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One number of the log held against the same number recomputed.
 
@@ -57,7 +58,7 @@ Bound = int | float | dict[str, Any] | None
 """A limit: one number, or an interval in its JSON form where the log leaves a choice."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What bounds the work the server can hold; `binding` is one of the words of the contract."""
 
@@ -69,7 +70,7 @@ class Limits:
     full_length_requests: Bound = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something the operator should know; `gain` is what following the advice is predicted to bring."""
 

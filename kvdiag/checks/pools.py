@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
@@ -12,6 +12,7 @@ from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing.resolve import Settings
@@ -25,7 +26,7 @@ _POOL = "(tokens + page_size) x bytes_per_token"
 _POOLS = "(full tokens + page_size) x full bytes + (window tokens + page_size) x window bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pool:
     """The pool lines of one model on one rank: their bytes, their tokens (full ones), and window tokens where there are two."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.sizing import ServerArguments
 from kvdiag.starts import Start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """A rank's memory as sizing saw it: free after the last weights before the pool, and free before the first."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """What one formula gives, and the releases that have it among those the log may be of."""
 
@@ -17,7 +17,7 @@ class Candidate:
     releases: tuple[Release, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Excuse:
     """Something the log does not tell that could move a number: `lowers`, or `raises` it, or both."""
 

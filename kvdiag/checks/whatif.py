@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slot
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
+from kvdiag.frozen import frozen
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Sizing
@@ -27,7 +28,7 @@ NUMBERS: tuple[tuple[str, str], ...] = (
 _WEIGHTS = ("tp_size", "pp_size", "ep_size", "enable_dp_attention", "dp_size")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prediction:
     """What a change of arguments would give, each number as the interval that the log's printed digits allow.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
 from kvdiag.checks.facts import Facts
 from kvdiag.errors import InputError
+from kvdiag.frozen import frozen, names_of
 from kvdiag.releases import Release, parse_release
 
 CLIP_MAX_NEW_TOKENS = 4096
@@ -20,7 +21,7 @@ _KEYS = ("prompt", "output", "concurrency", "shared_prefix")
 _MOST = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workload:
     """Conversations that are all alike: tokens of prompt and answer, how many at once, tokens of prompt all share.
 
@@ -34,7 +35,7 @@ class Workload:
     estimated: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What a pool of `tokens` does with a workload, on one data-parallel replica.
 
@@ -55,7 +56,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in names_of(self)}
 
 
 def parse_workload(text: str) -> Workload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Iterable
@@ -36,6 +37,7 @@ INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs kvdiag with `arguments` (the process's own by default) and ends the process with the contract's exit code."""
+    gc.set_threshold(100_000, 50, 50)
     given = sys.argv[1:] if arguments is None else arguments
     try:
         sys.exit(_run(given))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.model import Snapshot, Stated
 from kvdiag.quantity import Interval
 from kvdiag.sizing.dtypes import canonical_dtype
@@ -12,7 +12,7 @@ from kvdiag.sizing.dtypes import canonical_dtype
 NOTHING = Interval.of(0, unit="bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """The terms of ``(available - total x (1 - fraction) - state) // cell``, capped and floored to a page.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import frozen
 
 LEVELS = ("note", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """A diagnostic of the gate: its title, what it means, what to do."""
 
@@ -21,7 +21,7 @@ class Code:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Meaning:
     """What a change of a number means: its code, its kind (capacity, setting, reading), and which way is better."""
 

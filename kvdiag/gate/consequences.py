@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.model import Drift, Snapshot
 from kvdiag.gate.words import changed_arguments
 from kvdiag.quantity import Interval
@@ -17,7 +17,7 @@ _AFTER = ("memory_after_pool", "memory_before_graphs", "memory_after_graphs", "m
 _ZERO = Interval.of(0, unit="bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Root:
     """What a change follows from, and the sentence that says how."""
 

@@ -8,11 +8,11 @@ comparison gives the same figures with the other sign.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import factorial
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.budget import Budget
 from kvdiag.gate.causes import cell_cause, residual_cause, why
 from kvdiag.gate.model import Snapshot
@@ -22,7 +22,7 @@ from kvdiag.sizing.dtypes import plain_element_bytes
 Values = Mapping[str, Fraction | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     """Tokens that one cause brought or took, and the sentence that says how."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.code import code_of
 from kvdiag.gate.decompose import Term, decompose, expected_change
@@ -15,7 +16,7 @@ from kvdiag.quantity import Interval
 from kvdiag.source import PathStep, SourceTree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """The comparison of two logs; `terms` add up to `total`, which is None where a log states no capacity."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stated:
     """A number (or word) that the ranks named in `ranks` all state alike; `line` is the first line that does."""
 
@@ -19,7 +20,7 @@ class Stated:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """The verdict on one number over all ranks (the worst one), with what it was recomputed to and by which formula."""
 
@@ -31,7 +32,7 @@ class Checked:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """A line with its values left out.
 
@@ -46,7 +47,7 @@ class Shape:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """What a baseline keeps of a start: nothing in it depends on time, host, path, process, load or order of ranks."""
 
@@ -83,7 +84,7 @@ class Snapshot:
         return next((check for check in self.checks if check.name == name and check.role in (None, "target")), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """One difference between baseline and log, or one thing the policy does not allow.
 

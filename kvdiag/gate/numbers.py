@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.causes import cell_reason
 from kvdiag.gate.codes import meaning_of
@@ -17,7 +18,7 @@ from kvdiag.gate.words import SPECULATION, amount, changed_arguments, known_diff
 from kvdiag.quantity import Interval
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A number that some ranks state otherwise in the second log."""
 
@@ -34,7 +35,7 @@ class Change:
         return (a, b) if isinstance(a, Interval) and isinstance(b, Interval) and a.unit == b.unit else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """Two snapshots with their budgets and all their changes: what the reasons are found in."""
 

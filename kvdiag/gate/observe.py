@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.errors import NotSglangError
+from kvdiag.frozen import frozen
 from kvdiag.gate.arguments import kept_arguments, last_part
 from kvdiag.gate.model import Checked, Snapshot, Stated
 from kvdiag.gate.shapes import Shapes
@@ -16,7 +17,7 @@ from kvdiag.starts import Number, Start
 _WORST = ("disagree", "unknown", "agree")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     """A log as the gate sees it: the snapshot of its last start-up, and the diagnosis it was taken from."""
 

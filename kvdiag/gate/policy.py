@@ -6,12 +6,13 @@ import datetime
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.errors import PolicyError, ReleaseError
+from kvdiag.frozen import frozen
 from kvdiag.gate.codes import LEVELS, codes
 from kvdiag.releases import parse_ranges
 
@@ -27,7 +28,7 @@ _KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
 _SECTIONS = (*_KEYS, "numbers", "levels", "suppress")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allowance:
     """The change of a number that is allowed: none at all (`exact`), any, or up to a size in one or either direction."""
 
@@ -38,7 +39,7 @@ class Allowance:
     direction: str = "any"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suppression:
     """A diagnostic that is known: its code, whom it concerns, why, and until when."""
 
@@ -52,7 +53,7 @@ class Suppression:
         return code == self.code and fnmatchcase(subject, self.subject)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """What a check asks for beyond the defaults; the empty policy is the defaults."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
+from kvdiag.frozen import frozen
 from kvdiag.gate.codes import LEVELS
 from kvdiag.gate.facts import compare_facts, finding_drifts
 from kvdiag.gate.linedrift import compare_lines
@@ -21,7 +22,7 @@ from kvdiag.releases import parse_ranges
 _NUMBER_CODES = frozenset({"KD101", "KD102", "KD103", "KD104", "KD105", "KD106", "KD107", "KD108"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What the command line asks for: the failing level, and the codes to keep or to drop (by prefix)."""
 

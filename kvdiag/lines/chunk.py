@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.calendar import DATED, NO_TIME, UNDATED, days_of
 from kvdiag.lines.columns import BATCH_FAMILIES, TAG_ORDER, TAGS, cells, column_of
 from kvdiag.lines.record import Record
@@ -16,7 +17,7 @@ from kvdiag.lines.shapes import LONGEST_WHOLE
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """Values (whole numbers, doubles, or places in a list of texts), and which of them are there."""
 
@@ -24,7 +25,7 @@ class Column:
     there: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """Rows, and the columns that some of them may have.
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import frozen
 from kvdiag.lines.template import Sequence, TemplateError, field_names, heads, longest_literal, parse_template
 from kvdiag.releases import ReleaseSet, parse_ranges
 from kvdiag.rulecheck import Place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldMeaning:
     """Unit and meaning of a value; `releases` is set where the meaning holds for some releases only."""
 
@@ -21,7 +22,7 @@ class FieldMeaning:
     releases: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """A line a rule file claims to read, with the printed values it must give."""
 
@@ -29,7 +30,7 @@ class Sample:
     fields: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariantText:
     """What a rule file says of a variant: releases, template and samples, and the other families it is a subject of."""
 
@@ -40,7 +41,7 @@ class VariantText:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A kind of line as its rule file documents it: what it tells, its fields, its variants."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import frozen
 from kvdiag.lines.template import Sequence, heads, longest_literal
 
 HEAD = 6
@@ -17,7 +17,7 @@ MORE_BREAKS = 8
 """Line breaks that free text at the end of a record is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant:
     """One printed shape of a family: its number within the family, its releases, its parsed template.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.families import Family, FieldMeaning, families
 from kvdiag.lines.record import Record, read_records
 from kvdiag.reading import Line
 from kvdiag.releases import ReleaseSet, every_release, parse_ranges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A field of a family with its meanings (several where releases mean different things by it)."""
 

@@ -7,9 +7,9 @@ release newer than the rules prints with other fields.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.formats import formats
 from kvdiag.lines.template import DECIMALS, Sequence, heads
 
@@ -29,7 +29,7 @@ _LEAST_SHARED = 9
 _UNITS = {"GiB": " ?GB", "GB10": " ?GB", "MiB": " ?MB", "percent": "%"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Label:
     name: str
     kind: str

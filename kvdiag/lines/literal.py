@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 _DEEPEST = 32
@@ -27,6 +28,13 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], bool]:
     Returns the arguments read and whether the dump was whole; where it is cut, the argument the cut falls in is left
     out. Objects that are no literals (enum members, nested dataclasses) come back as their text.
     """
+    arguments, whole = _parsed(text)
+    return dict(arguments), whole
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[dict[str, Any], bool]:
+    """One dump is looked at several times: to tell starts apart, to mend lines, and for its values."""
     opened = re.match(r"\s*(?:[A-Za-z_][\w.]*)?\(|\s*\{", text)
     if not opened:
         return {}, False

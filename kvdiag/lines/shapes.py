@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.columns import BATCH_FAMILIES, TAGS, cells, column_of
 from kvdiag.lines.formats import formats
 from kvdiag.lines.matcher import match_message
@@ -37,7 +37,7 @@ class Action(IntEnum):
     COLUMNS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """The bounds of one run of digits; `canonical` refuses a leading zero."""
 
@@ -46,7 +46,7 @@ class Run:
     canonical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """A value of the line: a number made of one run (and of the run after it, as `decimals`), or a constant's text."""
 
@@ -58,7 +58,7 @@ class Field:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prefix:
     """Which runs hold date and time (-1 where the prefix has none), and which run each rank tag's number."""
 
@@ -68,7 +68,7 @@ class Prefix:
     tags: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """One shape: its literals (one more than runs; the last holds the line end), and what its siblings are."""
 

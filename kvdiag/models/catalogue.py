@@ -7,11 +7,11 @@ organisation, a path), and not at all where they could: a draft, a pruned or a d
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import frozen
 
 _HUB_CACHE = re.compile(r"models--([^/\\]+?)--([^/\\]+)")
 _GGUF = re.compile(r"\.gguf$|-\d{5}-of-\d{5}(?=\.gguf$)", re.IGNORECASE)
@@ -25,7 +25,7 @@ _FORMATS = re.compile(r"awq|gptq|gguf|bnb|fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w\
 _GGUF_FORMAT = re.compile(r"(?<![a-z0-9])i?q\d(?:_[0-9a-z]+)*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """An entry of the catalogue found by a name.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kvdiag.errors import ConfigError
+from kvdiag.frozen import frozen
 
 LARGEST_CONFIG = 4 << 20
 _TEXT_CONFIGS = ("thinker_config", "llm_config", "language_config", "text_config", "language_model_config")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelConfig:
     """A model's config.json.
 
@@ -82,6 +81,8 @@ def read_config(path: str, found_in: str = "config") -> ModelConfig:
 
     Raises ConfigError where there is none, or it is no JSON, too large, or nested too deeply.
     """
+    from pathlib import Path
+
     file = Path(path)
     if file.is_dir():
         file = file / "config.json"

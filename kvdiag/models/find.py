@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 from kvdiag.errors import ConfigError
 from kvdiag.models.catalogue import catalogue_match
@@ -25,10 +24,10 @@ def find_config(path: str | None = None, name: str | None = None, model_path: st
         return found
     if not model_path:
         return None
-    local = Path(model_path) / "config.json"
+    local = os.path.join(model_path, "config.json")
     try:
-        if local.is_file():
-            return read_config(str(local), "log")
+        if os.path.isfile(local):
+            return read_config(local, "log")
     except (OSError, ConfigError):
         pass
     return _by_name(model_path)
@@ -38,22 +37,24 @@ def _by_name(name: str) -> ModelConfig | None:
     cached = _in_cache(name)
     if cached is not None:
         try:
-            return read_config(str(cached), "cache")
+            return read_config(cached, "cache")
         except ConfigError:
             pass
     found = catalogue_match(name)
     return replace(config_from(found.config, "catalogue", found.name), note=found.note) if found else None
 
 
-def _in_cache(name: str) -> Path | None:
+def _in_cache(name: str) -> str | None:
     if name.count("/") != 1 or ".." in name:
         return None
     hub = os.environ.get("HF_HUB_CACHE") or os.path.join(
         os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface"), "hub"
     )
-    snapshots = Path(hub) / ("models--" + name.replace("/", "--")) / "snapshots"
+    snapshots = os.path.join(hub, "models--" + name.replace("/", "--"), "snapshots")
+    if not os.path.isdir(snapshots):
+        return None
     try:
-        found = sorted(snapshots.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
+        found = [os.path.join(snapshots, each, "config.json") for each in os.listdir(snapshots)]
+        return max((file for file in found if os.path.isfile(file)), key=os.path.getmtime, default=None)
     except OSError:
         return None
-    return found[-1] if found else None

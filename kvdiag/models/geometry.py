@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from kvdiag.errors import ConfigError
+from kvdiag.frozen import frozen
 from kvdiag.models.config import ModelConfig
 from kvdiag.models.context import context_length
 from kvdiag.models.defaults import text_values, vision_values
@@ -27,7 +28,7 @@ _KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_gr
 _FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Geometry:
     """The shape of attention of a model, before any parallel split and whatever the release.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.errors import KvdiagError
+from kvdiag.frozen import frozen
 
 _MAKERS = re.compile(r"\b(?:nvidia|geforce|tesla|quadro|amd|instinct|radeon|intel|habana|huawei|graphics)\b")
 
@@ -16,7 +16,7 @@ class GpuError(KvdiagError):
     """A GPU name is not in the catalogue."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu:
     """One device as the server sees it.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kvdiag.errors import ConfigError
+from kvdiag.frozen import frozen
 
 Values = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Index:
     """The key index of DSA (``index_topk``): width a token, layers that reuse the previous layer's choice, pooling."""
 
@@ -20,7 +20,7 @@ class Index:
     kpool: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SparseLayers:
     """MiniMax-M3: dense and sparse layers, the latter with an index of keys and, unless in `key_only`, values."""
 
@@ -30,7 +30,7 @@ class SparseLayers:
     index_dim: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compressed:
     """DeepSeek-V4: one compression ratio a layer; `sources` are the layers that own storage of ratio 1 and 2."""
 
@@ -42,7 +42,7 @@ class Compressed:
     sources: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompressedKeys:
     """QSA (``parse_qsa_profile``): compressed keys beside the ordinary cache."""
 

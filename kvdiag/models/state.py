@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.frozen import frozen
 
 Values = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateShape:
     """One layer's state before any split, and which layers keep one.
 
@@ -72,7 +72,7 @@ def _marks_state(mark: str, value: Any) -> bool:
     return bool(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Keys:
     """A config's values, with errors that name the key."""
 

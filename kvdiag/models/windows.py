@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kvdiag.errors import ConfigError
+from kvdiag.frozen import frozen
 
 _PATTERN_ARCHITECTURES = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
 _EXCLUSIVE = ("GptOss", "Gemma", "DiffusionGemma", "Afmoe", "Mellum", "MuseGlimmer", "Exaone4", "Olmo2", "Inkling")
 _ONE_WINDOW_LAYER = ("MiMoV2MTP", "Step3p5MTP", "IQuestQ1MTP")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windows:
     """Layers of a model by kind, before any pipeline split; `window` is the number of tokens SGLang keeps reachable."""
 

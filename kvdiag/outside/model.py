@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
 from kvdiag.errors import InputError
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 
 LARGEST = 16 << 20
 """Bytes of the largest file of these kinds that is read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outside:
     """A number of the server as another source states it.
 

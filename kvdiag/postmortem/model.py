@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvdiag.checks import Diagnosis
+from kvdiag.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """Percentiles of a number over the scheduler lines of a phase; None where no line states it."""
 
@@ -21,7 +22,7 @@ class Spread:
         return {"p50": self.p50, "p95": self.p95, "max": self.max}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phase:
     """A stretch of time in which the server was in one condition.
 
@@ -59,7 +60,7 @@ class Phase:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Concurrency:
     """Median throughput of one replica at a number of running requests."""
 
@@ -68,7 +69,7 @@ class Concurrency:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Review:
     """One start over time: its rows, phases and totals."""
 

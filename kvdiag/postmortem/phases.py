@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kvdiag.frozen import frozen
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +26,7 @@ EDGE = 60.0
 """Seconds a rise or fall must last to be a phase of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stretch:
     """Seconds from `begin` to `end` (from the first line) in one condition."""
 

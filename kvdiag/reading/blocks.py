@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from kvdiag.frozen import frozen
 from kvdiag.reading.line import Input, Line
 from kvdiag.reading.source import LONGEST_LINE, lines_in, open_log
 from kvdiag.reading.unwrap import Unwrapper
@@ -16,7 +16,7 @@ LARGEST = 1 << 22
 """Bytes of the first block and of the largest: blocks double, so that the start-up part of a big log is there soon."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Whole lines, each with its line end, and where the first begins in the (unpacked) input.
 

@@ -7,7 +7,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, cast
 
 from kvdiag.errors import InputError
@@ -57,7 +56,7 @@ def _open_raw(path: str) -> IO[bytes]:
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            raise InputError(f"{path}: this is a folder; name the log files in it, for example {Path(path) / '*.log'}")
+            raise InputError(f"{path}: this is a folder; name the log files in it, for example {os.path.join(path, '*.log')}")
         return open(path, "rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path (a glob must match at least one file)") from None

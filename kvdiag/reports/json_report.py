@@ -7,6 +7,7 @@ from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
 from kvdiag.checks.memory import Ledger
+from kvdiag.frozen import names_of
 from kvdiag.quantity import Interval
 from kvdiag.reports.safe import safe
 from kvdiag.starts import Number
@@ -117,7 +118,7 @@ def _check(check: Check) -> dict[str, Any]:
 def _code(check: Check) -> list[dict[str, Any]]:
     """The statements of the tree at hand; without a tree the symbol alone, whose line is not known."""
     if check.code:
-        return [{name: getattr(step, name) for name in step.__slots__} for step in check.code]
+        return [{name: getattr(step, name) for name in names_of(step)} for step in check.code]
     file, _, name = check.symbol.partition(" ")
     return [{"file": f"python/sglang/{file}", "symbol": name, "line": None}] if name else []
 
@@ -126,7 +127,7 @@ def _limits(item: StartDiagnosis) -> dict[str, Any] | None:
     limits = item.limits
     if limits is None:
         return None
-    return {name: getattr(limits, name) for name in limits.__slots__}
+    return {name: getattr(limits, name) for name in names_of(limits)}
 
 
 def _memory(ledger: Ledger) -> list[dict[str, Any]]:
@@ -144,4 +145,4 @@ def _workload(item: StartDiagnosis) -> dict[str, Any] | None:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value := getattr(finding, name), tuple) else value for name in finding.__slots__}
+    return {name: list(value) if isinstance(value := getattr(finding, name), tuple) else value for name in names_of(finding)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.errors import KvdiagError
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release, parse_ranges
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -46,7 +46,7 @@ class ArgumentError(KvdiagError):
     """A server argument has a name or a value that this release does not take."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerArguments:
     """SGLang's own names and defaults (``srt/server_args.py``); None where SGLang would decide."""
 
@@ -152,7 +152,9 @@ def _check_name(name: str, release: Release) -> None:
         return
     ranges = known.get(name)
     if ranges is None:
-        close = difflib.get_close_matches(name, [*known, *ALIASES], 1)
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, [*known, *ALIASES], 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ArgumentError(f"{name}: no release of SGLang has this server argument{hint}")
     own = ALIASES.get(name, name)

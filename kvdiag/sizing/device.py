@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvdiag.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """Memory in MiB as the vendor's tool prints it, compute capability and vendor; None where not known."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.models.sparse import Compressed
 from kvdiag.releases import Release
 from kvdiag.sizing.history import since
@@ -17,7 +16,7 @@ STATE_BYTES = 4
 _RINGS = {4: (8, 16), 128: (128, 256)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dsv4Pools:
     """Tokens of the four pools and rows of the two state pools."""
 
@@ -29,7 +28,7 @@ class Dsv4Pools:
     c128_state: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dsv4Demand:
     """The shape on one pipeline stage, and what of the arguments it depends on; `requests` is per attention replica."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -26,7 +25,7 @@ _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
 _AUTO_FP8_SINCE = "0.5.3rc0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KvDtype:
     """A resolved KV dtype; `size` is what torch reports for one element (1 for two packed FP4 values)."""
 

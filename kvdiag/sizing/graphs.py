@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -20,7 +19,7 @@ from kvdiag.sizing.history import (
 _A2A_WITH_GRAPHS = ("none", "deepep", "megamoe", "flashinfer")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolution:
     """A model on a release: facts that several defaults ask for."""
 

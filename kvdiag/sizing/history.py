@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 
 from kvdiag import rulebook
 from kvdiag.releases import Release, parse_release
@@ -43,4 +43,4 @@ def _within(text: str, release: Release) -> bool:
 @lru_cache(maxsize=1)
 def _tables() -> Mapping[str, Mapping[str, str]]:
     documents = rulebook.load("architectures")
-    return {Path(document["_path"]).stem: document for document in documents}
+    return {os.path.basename(document["_path"]).removesuffix(".toml"): document for document in documents}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from kvdiag.frozen import frozen
 from kvdiag.models import Windows
 from kvdiag.sizing import cells
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
@@ -18,7 +18,7 @@ from kvdiag.sizing.state import StateDemand, slots_per_request, state_bytes
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagePlan:
     """One pipeline stage: bytes a token (the divisor), the window pools' shares, the V4 demand; None where not used."""
 
@@ -29,7 +29,7 @@ class StagePlan:
     dsv4: Dsv4Demand | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A server sized up to its free memory; `symbol` is where SGLang computes the cell, `terms` what `formula` takes."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.sizing.cells import INDEX_BLOCK, MXFP8_BLOCK, SCALE_BLOCK, index_cell, kv_heads_per_rank
 from kvdiag.sizing.history import since
@@ -16,7 +16,7 @@ _BARE = "FP4 without its scales"
 _FP4_OPEN = "the layout of FP4 values and their scales, which back ends decide"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """Bytes of a row of the only pool or of the full-attention pool, and of the window pool where there is one.
 
@@ -28,7 +28,7 @@ class Row:
     layout: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolRow:
     """The rows a release may print; more than one where arguments or back ends decide, and `open` names what does."""
 

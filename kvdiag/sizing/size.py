@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen, names_of
 from kvdiag.models import Geometry
 from kvdiag.quantity import GIB
 from kvdiag.releases import Release
@@ -23,7 +24,7 @@ KEPT_PLANS = 2048
 NO_BUDGET = "mem_fraction_static is not given and its default depends on the GPU: give one of them"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """Free memory of the worst rank in GiB: `available` after the weights, `total` before them."""
 
@@ -31,7 +32,7 @@ class Memory:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sizing:
     """What SGLang computes at start-up; bytes and tokens, None where an input is missing or the pool does not exist.
 
@@ -64,7 +65,7 @@ class Sizing:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``kvdiag size``."""
-        return {"schema": "kvdiag.size/1", **{name: getattr(self, name) for name in self.__slots__}}
+        return {"schema": "kvdiag.size/1", **{name: getattr(self, name) for name in names_of(self)}}
 
 
 @dataclass(slots=True)

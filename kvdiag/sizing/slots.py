@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release
 from kvdiag.sizing.history import since
 
@@ -11,7 +10,7 @@ MOST, LEAST = 4096, 2048
 EXTRA_CONTEXT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlotDemand:
     """`asked` is the server's max_running_requests after its own defaults; `state_cap` the requests the state pool serves."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -19,7 +18,7 @@ _FIVE_STEPS = ("LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM")
 _TREE = ("EAGLE", "EAGLE3", "STANDALONE")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draft:
     """The draft's layers with a KV cache, how many of them are sliding-window ones, and (DFLASH) their own bytes a token."""
 
@@ -28,7 +27,7 @@ class Draft:
     cell_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speculation:
     """Resolved speculation; `algorithm` is ``EAGLE``, ``EAGLE3``, ``STANDALONE``, ``NGRAM``, ``DFLASH`` or ``DSPARK``."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.models import StateShape
 from kvdiag.quantity import GIB
 from kvdiag.releases import Release
@@ -62,7 +61,7 @@ def slots_per_request(release: Release, *, radix: bool, extra_buffer: bool, lazy
     return BASE_SLOTS + (2 if overlap and not lazy else 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateDemand:
     """What decides the state pool.
 
@@ -83,7 +82,7 @@ class StateDemand:
     splits_by_dp: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateSplit:
     """``max_mamba_cache_size`` and the GiB left for the KV pool."""
 

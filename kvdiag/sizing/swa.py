@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release
 from kvdiag.sizing.history import since
 
@@ -12,7 +11,7 @@ DEFAULT_RATIO = 0.8
 EVICTION_INTERVAL = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pools:
     """Bytes of one token in one layer of each kind, and the layers of this rank."""
 
@@ -23,7 +22,7 @@ class Pools:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Split:
     """Tokens of the pools; `reported` is what the server calls max_total_num_tokens."""
 
@@ -81,7 +80,7 @@ def split_by_memory(tokens: int, pools: Pools, page: int, release: Release) -> S
     return Split(_floor(full, page), _floor(full, page), _floor(int(full * pools.ratio), page))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HybridCell:
     """``HybridSWAPoolConfigurator._cell_size`` (0.5.11 and newer) and its parts in bytes."""
 

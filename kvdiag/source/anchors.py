@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.errors import InputError, RuleError
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.source.statements import Selector, parse_selector
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """A symbol in a file in some releases; `target` is the assignment meant, empty for what the step's selectors find."""
 
@@ -27,7 +27,7 @@ class Anchor:
         return any(_covers(part, release) for part in self.releases.split(","))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRule:
     """One step of a number's path and the places it has had."""
 
@@ -38,7 +38,7 @@ class StepRule:
     anchors: tuple[Anchor, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberRule:
     """All that ``rules/numbers`` says of one number."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import names_of
 from kvdiag.source.nearest import release_of
 from kvdiag.source.path import CodePath, code_path
 from kvdiag.source.tree import SourceTree, TreeRelease
@@ -33,7 +34,7 @@ def changes_answer(newer: SourceTree, older: SourceTree, number: str) -> dict[st
 def _changes(newer: SourceTree, older: SourceTree, number: str) -> dict[str, Any]:
     from kvdiag.source.changes import path_changes
 
-    changes = [{name: getattr(change, name) for name in change.__slots__} for change in path_changes(older, newer, number)]
+    changes = [{name: getattr(change, name) for name in names_of(change)} for change in path_changes(older, newer, number)]
     before = release_data(release_of(older))
     against = {"tree": older.name, "revision": older.origin.revision, "tag": older.origin.tag, **before}
     return path_data(newer, code_path(newer, number)) | {"against": against, "changes": changes}
@@ -66,7 +67,7 @@ def path_data(tree: SourceTree, path: CodePath) -> dict[str, Any]:
         "title": path.title,
         "unit": path.unit,
         "meaning": path.meaning,
-        "path": [{name: getattr(step, name) for name in step.__slots__} for step in path.steps],
+        "path": [{name: getattr(step, name) for name in names_of(step)} for step in path.steps],
         "missing": list(path.missing),
         "skipped": skipped(tree),
     }
@@ -96,7 +97,7 @@ def kept(tree: SourceTree, question: str, answer: Callable[[], dict[str, Any]]) 
 
 
 def _folder() -> Path:
-    return rulebook.cache_dir() / "source"
+    return Path(rulebook.cache_dir()) / "source"
 
 
 def _digest(*parts: str) -> str:
@@ -109,7 +110,7 @@ def _digest(*parts: str) -> str:
 def _own_version() -> str:
     """Changes with this room's code and with the rules: an answer of another kvdiag is not given."""
     here = Path(__file__).parent
-    files = [*here.glob("*.py"), *(rulebook.rules_dir() / "numbers").glob("*.toml")]
+    files = [*here.glob("*.py"), *(Path(rulebook.rules_dir()) / "numbers").glob("*.toml")]
     return ";".join(f"{file.name} {status.st_size} {status.st_mtime_ns}" for file in sorted(files) if (status := file.stat()))
 
 

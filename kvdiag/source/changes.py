@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
+from kvdiag.frozen import frozen
 from kvdiag.source.path import PathStep, code_path
 from kvdiag.source.tree import SourceTree
 
@@ -21,7 +21,7 @@ _WORDS = frozenset(
 _LONGEST = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One difference in a path from the older tree to the newer.
 

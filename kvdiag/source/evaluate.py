@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.source.syntax import one_line, text
 
@@ -17,7 +17,7 @@ _DEEPEST = 60
 _LARGEST_SHIFT = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """A value that cannot be worked out, and why."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.prefix import PREFIX
 from kvdiag.source.match import Fit, fit
 from kvdiag.source.messages import Message, messages_at
@@ -37,7 +37,7 @@ _MOST_CANDIDATES = 12
 LONGEST_LINE = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A statement that could have printed a line.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from kvdiag.frozen import frozen
 from kvdiag.source.template import Choice, Hole, Template
 
 _NUMBER = r"(?:[+-]?[0-9]++(?:\.[0-9]++)?(?:e[+-]?[0-9]++)?|[+-]?(?:nan|inf))"
@@ -17,7 +17,7 @@ _MOST_STEPS = 4000
 _MOST_ENDS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fit:
     """How a text was printed: the values in order, and how many characters of it are the template's own."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.source.assembly import Assembler
 from kvdiag.source.strings import Resolve, percent, template_of, value
 from kvdiag.source.syntax import enclosing, end_line, line, of_types, scope_of, text
@@ -26,7 +26,7 @@ _TEXTUAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """A statement and what it prints. `kind`: ``log``, ``raise``, ``assert``, or ``part`` for a text that others print."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import core_files, files_with
 from kvdiag.source.statements import assignments, element_of
@@ -21,7 +22,7 @@ _MOST_SEARCHED = 6
 _MOST_FILES = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """One step back: the statement that gave a value, and how many steps it is away. `confidence` as of a path's steps."""
 
@@ -33,7 +34,7 @@ class Origin:
     confidence: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reference:
     """A name as it is used: ``x``, ``self.x``, ``a.b.x`` or a call of one of these."""
 
@@ -54,7 +55,7 @@ class _Reference:
         return self.name.rpartition(".")[0].rpartition(".")[2].replace("_", "").lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Born:
     statement: Node
     value: Node

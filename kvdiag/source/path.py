@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release
 from kvdiag.source.anchors import Anchor, NumberRule, StepRule, number_rule
 from kvdiag.source.nearest import release_of
@@ -22,7 +22,7 @@ MOST_STATEMENTS = 12
 """Statements of one symbol a step shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PathStep:
     """One statement of a path.
 
@@ -43,7 +43,7 @@ class PathStep:
     permalink: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodePath:
     """The path of one number through one tree; `missing` names the steps that could not be found, and why."""
 

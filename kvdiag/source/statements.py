@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvdiag.errors import RuleError
+from kvdiag.frozen import frozen
 from kvdiag.source.syntax import of_types, text, walk
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ KINDS = ("assign", "return", "call", "log", "raise")
 _STRINGS = ("string", "concatenated_string")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selector:
     """``assign NAME``, ``return``, ``call NAME``, ``log TEXT`` or ``raise``, each with an optional ``has TEXT``."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from kvdiag.frozen import frozen
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 _MOST_PARTS = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hole:
     """A value in a line: the expression that gives it, and the format it is printed with (``.2f``, ``d``, ``!r``)."""
 
@@ -20,7 +22,7 @@ class Hole:
     node: Node | None = field(default=None, compare=False, hash=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """One of several texts, as a condition decides."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from kvdiag.frozen import frozen
 from kvdiag.releases import Release
 
 LARGEST_FILE = 4 << 20
@@ -29,7 +30,7 @@ class Store(Protocol):
         """A hash of the whole content where one is at hand, empty where it must be made from the listing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeRelease:
     """The release a tree is of, how that is known, and whether it is certain (``stated``) or the ``nearest``."""
 

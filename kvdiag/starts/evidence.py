@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.frozen import frozen
 from kvdiag.lines import Record
 from kvdiag.releases import Release, ReleaseSet, every_release, known_releases, parse_ranges
 from kvdiag.starts.model import ReleaseEvidence
@@ -38,7 +38,7 @@ def _signs() -> dict[str, ReleaseSet]:
     return {name: parse_ranges(ranges) for document in documents for name, ranges in document.get("signs", {}).items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     """Something seen in the log, the releases that could have written it, and its line (0 for none)."""
 

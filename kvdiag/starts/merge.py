@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from kvdiag.frozen import frozen
 from kvdiag.lines import Record
 from kvdiag.lines.prefix import Rank
 from kvdiag.starts.build import StartBuilder
@@ -25,7 +25,7 @@ _PER_NODE = {
 """Fields of server_args that may differ between the nodes of one server."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """What one stream of one input holds of a start."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvdiag.frozen import frozen
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
 from kvdiag.starts.progress import pool_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelPools:
     """The pools of one model on one rank.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
 
 from kvdiag.errors import InputError
+from kvdiag.frozen import frozen
 from kvdiag.reading.blocks import Block
 
 PIECE = 1 << 20
@@ -17,7 +17,7 @@ _REMEMBERED = 64
 """Bytes before the place read up to that must still stand there: else the file was truncated and has grown again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a follower is in a file: it is taken up again only if the file is the same and has these bytes there."""
 

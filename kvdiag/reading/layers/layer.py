@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+from kvdiag.frozen import frozen
 
 
 class Peeled(NamedTuple):
@@ -22,7 +23,7 @@ class Peeled(NamedTuple):
     partial: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """One kind of wrapper: the characters its lines can begin with, what they hold, and how to take it off."""
 
