@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.checks import documentation as findings
+from kvdiag.cli import schema
 from kvdiag.cli.main import COMMANDS, command_parser
+from kvdiag.gate import documentation as drift
 from kvdiag.lines.families import Family, families
+from kvdiag.source.anchors import NumberRule, number_rules
 
 
 def reference_pages() -> dict[str, str]:
@@ -16,9 +23,19 @@ def reference_pages() -> dict[str, str]:
         "reference/lines.md": _line_index(),
         "reference/models.md": _models(),
         "reference/gpus.md": _gpus(),
+        "reference/findings.md": _finding_index(),
+        "reference/numbers.md": _number_index(),
+        "reference/drift.md": _drift(),
+        "reference/schemas.md": _schema_index(),
     }
     for family in families().values():
         pages[f"reference/lines/{family.name}.md"] = "\n".join(_line_family(family)) + "\n"
+    for entry in findings.entries():
+        pages[f"reference/findings/{entry.code}.md"] = findings.show(entry.code) + "\n"
+    for rule in number_rules().values():
+        pages[f"reference/numbers/{rule.number}.md"] = "\n".join(_number(rule)) + "\n"
+    for name in schema.names():
+        pages[f"reference/schemas/{name}.md"] = _schema(name)
     return pages
 
 
@@ -74,3 +91,62 @@ def _gpus() -> str:
             rows.append(f"| {_cell(', '.join(names))} | {memory} | {capability} | {_cell(entry.get('vendor', ''))} |")
     head = ["# GPUs by name", "", "| names | memory in MiB | compute capability | vendor |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _finding_index() -> str:
+    head = ["# Findings", "", "What `kvdiag explain` and `kvdiag postmortem` can say of a server.", ""]
+    rows = [f"| [{e.code}](findings/{e.code}.md) | {e.group} | {_cell(e.title)} |" for e in findings.entries()]
+    return "\n".join([*head, "| code | level | name |", "|---|---|---|", *rows]) + "\n"
+
+
+def _number_index() -> str:
+    head = [
+        "# Numbers",
+        "",
+        "Where SGLang computes each number, by symbol and release.",
+        "",
+        "| number | unit | what |",
+        "|---|---|---|",
+    ]
+    rows = [f"| [{r.number}](numbers/{r.number}.md) | {_cell(r.unit)} | {_cell(r.title)} |" for r in number_rules().values()]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _number(rule: NumberRule) -> Iterator[str]:
+    yield from (f"# {rule.title}", "", f"`{rule.number}`, in {rule.unit}. {rule.meaning}", "")
+    if rule.aliases:
+        yield from ("Also asked for as " + ", ".join(f"`{alias}`" for alias in rule.aliases) + ".", "")
+    yield from (f"`kvdiag source TREE {rule.number}` shows the statements in the tree at hand.", "")
+    for step in rule.steps:
+        when = f" ({step.when})" if step.when else ""
+        yield from (f"## {step.step}{when}", "", step.explains, "", "| releases | file | symbol |", "|---|---|---|")
+        places = dict.fromkeys((anchor.releases, anchor.file, anchor.symbol) for anchor in step.anchors)
+        for releases, file, symbol in places:
+            yield f"| {_cell(releases)} | `{file}` | `{symbol}` |"
+        yield ""
+
+
+def _drift() -> str:
+    head = ["# Drift", "", "What `kvdiag check` and `kvdiag diff` can report. A code, once given, keeps its meaning."]
+    shown = ["#" + drift.show(entry.code) for entry in drift.entries()]
+    return "\n\n".join(["\n".join(head), *shown]) + "\n"
+
+
+def _schema_index() -> str:
+    head = ["# JSON Schemas", "", "`kvdiag schema NAME` prints them.", "", "| schema | of |", "|---|---|"]
+    rows = [f"| [{name}](schemas/{name}.md) | {_cell(_schema_document(name)['title'])} |" for name in schema.names()]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _schema_document(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((Path(schema.FOLDER) / f"{name}.json").read_text(encoding="utf-8"))
+    return document
+
+
+def _schema(name: str) -> str:
+    document = _schema_document(name)
+    required = set(document.get("required", ()))
+    parts = [f"# {document['title']}", "", "| key | always there |", "|---|---|"]
+    parts += [f"| `{key}` | {'yes' if key in required else 'no'} |" for key in document.get("properties", {})]
+    parts += ["", "```json", json.dumps(document, indent=2, ensure_ascii=False), "```"]
+    return "\n".join(parts) + "\n"

@@ -20,4 +20,6 @@ def test_the_site_builds_strictly(tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site" / "reference" / "lines" / "kv-alloc.html").exists()
+    reference = tmp_path / "site" / "reference"
+    for page in ("lines/kv-alloc", "findings/KV305", "numbers/cell_size", "schemas/explain", "drift", "commands"):
+        assert (reference / f"{page}.html").exists(), page
