@@ -64,3 +64,18 @@ def test_control_c_while_reading_leaves_no_file_and_no_traceback(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never-ends"]
+
+
+def test_a_formula_gets_each_value_behind_its_whole_name():
+    """The term "gpu" is no part of "available_gpu_memory", nor "layers" of "full_layers"."""
+    plain = _explained("fixtures/scenarios/kimi-k2.5-f0.88/server.log")
+    assert "(available_gpu_memory 21.705..21.715 GiB - rest_memory" in plain
+    folder = "fixtures/real/0.5.22-gpt-oss-swa-triton"
+    hybrid = _explained(f"{folder}/server.log", "--config", f"{folder}/config.json")
+    assert "full_bytes x full_layers 2 + swa_full_tokens_ratio 0.8" in hybrid
+
+
+def _explained(*arguments):
+    done = subprocess.run([sys.executable, "-m", "kvdiag", "explain", *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())

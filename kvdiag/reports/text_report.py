@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
@@ -116,15 +117,19 @@ def _check(check: Check, paint: Paint) -> Iterator[str]:
 
 
 def _filled(check: Check) -> str:
-    """The formula with its terms put in."""
-    text = check.formula
-    for name in sorted(check.terms, key=len, reverse=True):
-        value = check.terms[name]
+    """The formula with each term's value behind the first place where its whole name stands."""
+    left = {name: value for name, value in check.terms.items() if value is not None}
+    if not left:
+        return check.formula
+    names = "|".join(re.escape(name) for name in sorted(left, key=len, reverse=True))
+
+    def with_value(found: re.Match[str]) -> str:
+        value = left.pop(found[0], None)
         if isinstance(value, dict):
             value = show(Interval.of(value["low"], value["high"], value["unit"]))
-        if name in text and value is not None:
-            text = text.replace(name, f"{name} {value}", 1)
-    return text
+        return found[0] if value is None else f"{found[0]} {value}"
+
+    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", with_value, check.formula)
 
 
 def show(interval: Interval) -> str:
