@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvdiag.cli.output import deliver, expand, terminal
+from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
     parser.add_argument("--metrics", metavar="FILE", help="the server's /metrics as Prometheus text")
     parser.add_argument("--gpu", metavar="FILE", help="output of nvidia-smi or rocm-smi")
-    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help="default: %(default)s")
+    parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
     parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
 
@@ -48,12 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         outside=_outside(arguments),
         workload=workload,
     )
-    text = _rendered(diagnosis, arguments)
-    if arguments.mask:
-        from kvdiag.reports.mask import Mask
-
-        text = Mask()(text)
-    deliver(text, arguments.output)
+    deliver(masked(_rendered(diagnosis, arguments), arguments.mask), arguments.output)
     return ExitCode.DONE
 
 
@@ -87,6 +82,11 @@ def _rendered(diagnosis: Diagnosis, arguments: argparse.Namespace) -> str:
         from kvdiag.reports.markdown_report import render as render_markdown
 
         return render_markdown(diagnosis)
+    if arguments.format == "html":
+        from kvdiag.postmortem.model import Postmortem
+        from kvdiag.reports.html_report import render as render_html
+
+        return render_html(Postmortem(diagnosis, [None] * len(diagnosis.starts)))
     from kvdiag.reports.text_report import render
 
     return render(diagnosis, **terminal(arguments.output))

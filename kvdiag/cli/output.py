@@ -40,6 +40,15 @@ def terminal(output: str | None) -> Terminal:
     return Terminal(width=max(40, min(columns, 120)), colour=is_terminal and not os.environ.get("NO_COLOR"))
 
 
+def masked(text: str, wanted: bool) -> str:
+    """`text`, with what is personal in it replaced where that is wanted."""
+    if not wanted:
+        return text
+    from kvdiag.reports.mask import Mask
+
+    return Mask()(text)
+
+
 def deliver(text: str, output: str | None) -> None:
     """Writes `text` to standard output or, whole or not at all, to the file `output`.
 

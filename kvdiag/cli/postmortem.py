@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from kvdiag.cli.output import deliver, expand, terminal
+from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.errors import ExitCode
+
+if TYPE_CHECKING:
+    from kvdiag.postmortem import Postmortem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
-    parser.add_argument("--format", choices=("text", "json", "html"), default="text", help="default: %(default)s")
+    parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
+    parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
 
 
@@ -23,16 +28,23 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.pipeline import postmortem
 
     result = postmortem(expand(arguments.logs), config=arguments.config, model=arguments.model, release=arguments.release)
+    deliver(masked(_rendered(result, arguments), arguments.mask), arguments.output)
+    return ExitCode.DONE
+
+
+def _rendered(result: Postmortem, arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
         from kvdiag.reports.postmortem_json import render as render_json
 
-        deliver(render_json(result) + "\n", arguments.output)
-    elif arguments.format == "html":
+        return render_json(result) + "\n"
+    if arguments.format == "md":
+        from kvdiag.reports.postmortem_markdown import render as render_markdown
+
+        return render_markdown(result)
+    if arguments.format == "html":
         from kvdiag.reports.html_report import render as render_html
 
-        deliver(render_html(result), arguments.output)
-    else:
-        from kvdiag.reports.postmortem_text import render
+        return render_html(result)
+    from kvdiag.reports.postmortem_text import render
 
-        deliver(render(result, **terminal(arguments.output)), arguments.output)
-    return ExitCode.DONE
+    return render(result, **terminal(arguments.output))

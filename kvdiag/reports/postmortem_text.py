@@ -40,7 +40,7 @@ def _review(review: Review, paint: Paint) -> Iterator[str]:
     yield paint.dim("  from                 lasted      phase      bound by                usage  running  queued  retracted")
     for phase in review.phases:
         yield paint.colour(_phase(phase), _COLOURS.get(phase.kind, ""))
-    yield from paint.wrap(" ".join(_totals(review)), "  ")
+    yield from paint.wrap(" ".join(totals(review)), "  ")
 
 
 def _phase(phase: Phase) -> str:
@@ -63,7 +63,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _totals(review: Review) -> Iterator[str]:
+def totals(review: Review) -> Iterator[str]:
+    """What the whole review comes to, a sentence each."""
     if review.retractions:
         yield f"{review.retracted:,} requests were retracted in {review.retractions:,} events."
     if review.tokens_per_request.p50 is not None:

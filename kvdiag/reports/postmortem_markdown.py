@@ -1,0 +1,36 @@
+"""A postmortem as Markdown: the explanation, then a table of phases for each start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvdiag.postmortem import Postmortem, Spread
+from kvdiag.postmortem.model import Review
+from kvdiag.reports import markdown_report
+from kvdiag.reports.postmortem_text import WORDS, duration, totals
+
+
+def render(postmortem: Postmortem) -> str:
+    """The whole postmortem as Markdown."""
+    lines = [markdown_report.render(postmortem.diagnosis).rstrip(), ""]
+    for number, review in enumerate(postmortem.reviews, 1):
+        which = f" of start {number}" if len(postmortem.reviews) > 1 else ""
+        lines += [f"#### What happened over time{which}", ""]
+        lines += _review(review) if review else ["No scheduler line."]
+    return "\n".join(lines) + "\n"
+
+
+def _review(review: Review) -> Iterator[str]:
+    yield f"{review.rows:,} scheduler lines, {review.begin or '?'} to {review.end or '?'}. " + " ".join(totals(review))
+    yield ""
+    yield "| from | lasted | phase | bound by | usage p50 | running p50 | queued p50 | retracted |"
+    yield "|---|---|---|---|---:|---:|---:|---:|"
+    for phase in review.phases:
+        figures = [_middle(phase.token_usage, 2), _middle(phase.running, 0), _middle(phase.queued, 0), f"{phase.retracted:,}"]
+        cells = [phase.begin or "-", duration(phase.seconds), phase.kind, WORDS.get(phase.binding, phase.binding), *figures]
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+
+
+def _middle(spread: Spread, decimals: int) -> str:
+    return "-" if spread.p50 is None else f"{spread.p50:,.{decimals}f}"
