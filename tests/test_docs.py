@@ -23,3 +23,14 @@ def test_the_site_builds_strictly(tmp_path):
     reference = tmp_path / "site" / "reference"
     for page in ("lines/kv-alloc", "findings/KV305", "numbers/cell_size", "schemas/explain", "drift", "commands"):
         assert (reference / f"{page}.html").exists(), page
+
+
+def test_the_picture_of_the_readme_is_what_its_script_makes(tmp_path):
+    script = "import sys; sys.path.insert(0, 'docs'); import picture; sys.stdout.write(picture.picture())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, encoding="utf-8", cwd=ROOT, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    committed = (ROOT / "docs" / "explain.svg").read_text(encoding="utf-8")
+    assert done.stdout == committed, "run python docs/picture.py"
