@@ -130,25 +130,35 @@ def _limits(limits: dict[str, Any] | None) -> str:
 
 
 def _memory(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """A waterfall for each rank: each part begins where the one before ended, by the middle of its interval."""
+    """A waterfall for each rank; ranks whose figures are the same share one."""
+    alike: dict[str, list[str]] = {}
+    drawn: dict[str, list[dict[str, Any]]] = {}
     for rank in dict.fromkeys(part["rank"] for part in parts):
-        mine = [part for part in parts if part["rank"] == rank]
-        middles = [max(0.0, (part["low"] + part["high"]) / 2) for part in mine]
-        whole = sum(middles) or 1.0
-        rows, begin = [], 0.0
-        for part, middle in zip(mine, middles, strict=True):
-            x, width = _MIDDLE + begin / whole * _ROOM, max(1.0, middle / whole * _ROOM)
-            rows.append(
-                {
-                    "part": part["part"],
-                    "x": round(x, 1),
-                    "width": round(width, 1),
-                    "label_x": round(x + width + 6, 1),
-                    "anchor": "start",
-                    "label": f"{middle / GIB:.2f} GiB",
-                    "low": f"{part['low']:,}",
-                    "high": f"{part['high']:,}",
-                }
-            )
-            begin += middle
-        yield {"rank": rank or "the only rank", "rows": rows}
+        rows = _waterfall([part for part in parts if part["rank"] == rank])
+        alike.setdefault(repr(rows), []).append(rank or "the only rank")
+        drawn[repr(rows)] = rows
+    for key, ranks in alike.items():
+        yield {"rank": ", ".join(ranks), "rows": drawn[key]}
+
+
+def _waterfall(mine: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each part begins where the one before ended, by the middle of its interval."""
+    middles = [max(0.0, (part["low"] + part["high"]) / 2) for part in mine]
+    whole = sum(middles) or 1.0
+    rows, begin = [], 0.0
+    for part, middle in zip(mine, middles, strict=True):
+        x, width = _MIDDLE + begin / whole * _ROOM, max(1.0, middle / whole * _ROOM)
+        rows.append(
+            {
+                "part": part["part"],
+                "x": round(x, 1),
+                "width": round(width, 1),
+                "label_x": round(x + width + 6, 1),
+                "anchor": "start",
+                "label": f"{middle / GIB:.2f} GiB",
+                "low": f"{part['low']:,}",
+                "high": f"{part['high']:,}",
+            }
+        )
+        begin += middle
+    return rows
