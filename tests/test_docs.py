@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -34,3 +35,12 @@ def test_the_picture_of_the_readme_is_what_its_script_makes(tmp_path):
     assert done.returncode == 0, done.stderr
     committed = (ROOT / "docs" / "explain.svg").read_text(encoding="utf-8")
     assert done.stdout == committed, "run python docs/picture.py"
+
+
+def test_the_files_the_recipes_name_exist():
+    """A recipe that names a file or test that moved sends people astray."""
+    for page in ("CONTRIBUTING.md", "ARCHITECTURE.md", "README.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        named = set(re.findall(r"(?<![\w/.<>-])(?:rules|kvdiag|tests|bench|docs|fixtures)/[\w./-]*\w", text))
+        missing = sorted(path for path in named if not (ROOT / path).exists())
+        assert not missing, f"{page}: {missing}"
