@@ -109,8 +109,6 @@ def explain(
 
     `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
 
-    `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
-
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
     """

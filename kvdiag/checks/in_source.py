@@ -11,8 +11,9 @@ from kvdiag.checks.budget import budget_of
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.sizing.cells import kv_heads_per_rank
-from kvdiag.sizing.dtypes import canonical_dtype, model_dtype, plain_element_bytes
+from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.source import CodePath, PathStep, SourceTree, code_path
 from kvdiag.source.evaluate import Known, Value, exactly
 from kvdiag.source.parsed import Parsed

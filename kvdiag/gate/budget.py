@@ -7,7 +7,7 @@ from fractions import Fraction
 from kvdiag.frozen import frozen
 from kvdiag.gate.model import Snapshot, Stated
 from kvdiag.quantity import Interval
-from kvdiag.sizing.dtypes import canonical_dtype
+from kvdiag.quantity.dtype import canonical_dtype
 
 NOTHING = Interval.of(0, unit="bytes")
 

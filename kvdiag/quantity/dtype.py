@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _NAMES = {
     "fp8_e4m3fn": "fp8_e4m3",
+    "fp8_e4m3fnuz": "fp8_e4m3",
+    "fp8_e5m2fnuz": "fp8_e5m2",
     "fp4_e2m1fn_x2": "fp4_e2m1",
     "bf16": "bfloat16",
     "fp16": "float16",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
+from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
@@ -42,21 +43,6 @@ def plain_element_bytes(name: str) -> int | None:
     """Bytes of one element of a KV dtype, None where the dtype is not known or has scales beside its elements."""
     name = canonical_dtype(name)
     return None if name == "mxfp8" or name in _FP4 else ELEMENT_BYTES.get(name)
-
-
-def canonical_dtype(name: str) -> str:
-    """A dtype as SGLang's arguments spell it: ``torch.float8_e4m3fn`` is ``fp8_e4m3``."""
-    name = name.removeprefix("torch.").lower().replace("float8_", "fp8_").replace("float4_", "fp4_")
-    renamed = {
-        "fp8_e4m3fn": "fp8_e4m3",
-        "fp8_e4m3fnuz": "fp8_e4m3",
-        "fp8_e5m2fnuz": "fp8_e5m2",
-        "fp4_e2m1fn_x2": "fp4_e2m1",
-        "bf16": "bfloat16",
-        "half": "float16",
-        "float": "float32",
-    }
-    return renamed.get(name, name)
 
 
 def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> KvDtype:
