@@ -74,6 +74,11 @@ def test_the_json_is_that_of_explain_with_timeline_and_phases(kvdiag):
     assert {key: start[key] for key in explained["starts"][0]} == explained["starts"][0]
 
 
+def test_sparse_lines_are_no_silence():
+    (review,) = postmortem([str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")]).reviews
+    assert {(phase.kind, phase.binding) for phase in review.phases} == {("saturated", "kv_pool")}
+
+
 def test_lines_without_times_are_one_phase(tmp_path):
     log = tmp_path / "bare.log"
     log.write_text(

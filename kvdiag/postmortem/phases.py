@@ -16,6 +16,8 @@ WIDTHS = (1.0, 2.0, 5.0, 10.0)
 """Seconds of a bucket: the shortest that needs no more than `MOST_BUCKETS`, or the longest."""
 IDLE_GAP = 60.0
 """Seconds without a scheduler line from which the server counts as idle: forty decode steps take far less."""
+SPARSE = 5.0
+"""Where lines are sparse (cut by hand, a long decode_log_interval), silence is this many times their usual distance."""
 STORM_EVENTS = 3
 STORM_GAP = 180.0
 """A storm is at least `STORM_EVENTS` retractions, each within this many seconds of the one before."""
@@ -84,8 +86,10 @@ def _fill_gaps(labels: list[str], rows: pandas.DataFrame, active: pandas.Series[
     """Buckets without a line: idle where the silence is long, else as the bucket before (or after)."""
     import numpy as np
 
-    seconds = np.concatenate([[0.0], np.sort(rows["second"][active].to_numpy()), [len(labels) * width]])
-    for gap in np.flatnonzero(np.diff(seconds) >= IDLE_GAP):
+    known_seconds = np.unique(rows["second"][active].to_numpy())
+    usual = float(np.median(np.diff(known_seconds))) if len(known_seconds) > 1 else 0.0
+    seconds = np.concatenate([[0.0], known_seconds, [len(labels) * width]])
+    for gap in np.flatnonzero(np.diff(seconds) >= max(IDLE_GAP, SPARSE * usual)):
         begin, end = float(seconds[gap]), float(seconds[gap + 1])
         for index in range(int(begin / width) + 1, int(end / width)):
             if not labels[index]:
