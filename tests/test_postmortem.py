@@ -76,7 +76,8 @@ def test_the_json_is_that_of_explain_with_timeline_and_phases(kvdiag):
 
 def test_sparse_lines_are_no_silence():
     (review,) = postmortem([str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")]).reviews
-    assert {(phase.kind, phase.binding) for phase in review.phases} == {("saturated", "kv_pool")}
+    assert {phase.kind for phase in review.phases} == {"saturated"}
+    assert review.phases[-1].binding == "kv_pool"
 
 
 def test_lines_without_times_are_one_phase(tmp_path):
