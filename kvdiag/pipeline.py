@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
 from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
+from kvdiag.lines.neighbours import forks, neighbour_of
 from kvdiag.lines.sample import Sample, is_big, sampled_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import Release, parse_release
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
 SAMPLES = 20
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
-_NEIGHBOURS = {
-    "vllm": re.compile(r"\bvLLM\b|vllm[./ ]|# GPU blocks|\bapi_server_count\b|'gpu_memory_utilization'"),
-    "TensorRT-LLM": re.compile(r"\[TensorRT-LLM\]|\[TRT-LLM\]|\[MemUsageChange\]"),
-    "sglang-jax": re.compile(r"sgl_jax|TPU Memory profiling"),
-}
 
 
 class _Watch:
@@ -61,6 +57,8 @@ class _Watch:
                 self._neighbour(record.message)
             elif not record.prefixed:
                 self._loose(record.message)
+            elif not self.neighbours:
+                self._neighbour(record.message)
             if self.tap is not None:
                 self.tap(record)
             yield record
@@ -78,9 +76,9 @@ class _Watch:
         self._neighbour(message)
 
     def _neighbour(self, message: str) -> None:
-        for name, pattern in _NEIGHBOURS.items():
-            if pattern.search(message[:2000]):
-                self.neighbours.add(name)
+        name = neighbour_of(message)
+        if name:
+            self.neighbours.add(name)
 
 
 def _records(path: str, watch: _Watch) -> Iterator[Record]:
@@ -122,7 +120,7 @@ def explain(
             assembly.add(record, index)
         inputs.append(watch.seen)
         watches.append(watch)
-    assembled = [_noted(start, watches) for start in assembly.starts()]
+    assembled = [_noted(start, watches) for start in assembly.starts() if not forks() & watches[_path_of(start)].neighbours]
     starts = [
         diagnose(
             start,
@@ -199,8 +197,12 @@ def _noted(start: Start, watches: list[_Watch]) -> Start:
 
 def _last_exception(start: Start, watches: list[_Watch]) -> str:
     """The last line of the last traceback in the input that the start's numbers come from."""
-    paths = [number.path for number in start.numbers] + [event.path for event in start.events]
-    return watches[max(paths, default=0)].last_exception
+    return watches[_path_of(start)].last_exception
+
+
+def _path_of(start: Start) -> int:
+    """The last of the inputs that the start's numbers and events come from."""
+    return max([number.path for number in start.numbers] + [event.path for event in start.events], default=0)
 
 
 def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:

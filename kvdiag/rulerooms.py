@@ -15,6 +15,7 @@ ROOMS = {
     "lines": "kvdiag.lines.documentation",
     "drift": "kvdiag.gate.documentation",
     "findings": "kvdiag.checks.documentation",
+    "neighbours": "kvdiag.lines.neighbours",
 }
 """Folder of ``rules/`` to the module that documents and tests it."""
 

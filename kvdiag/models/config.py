@@ -87,9 +87,13 @@ def read_config(path: str, found_in: str = "config") -> ModelConfig:
     if file.is_dir():
         file = file / "config.json"
     try:
-        if file.stat().st_size > LARGEST_CONFIG:
+        if not file.is_file() and file.exists():
+            raise ConfigError(f"{file}: this is no plain file; give a model folder or its config.json")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_CONFIG + 1)
+        if len(content) > LARGEST_CONFIG:
             raise ConfigError(f"{file}: larger than {LARGEST_CONFIG >> 20} MiB, no config.json is")
-        data = json.loads(file.read_bytes())
+        data = json.loads(content)
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file; give a model folder or its config.json") from None
     except RecursionError:

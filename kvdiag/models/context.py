@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvdiag.errors import ConfigError
+
 _KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 _ROPE_WITH_ORIGINAL = ("llama3", "yarn", "longrope")
 _ROPE_PER_LAYER_KIND = ("gemma3", "gemma3n", "gemma4", "diffusion_gemma", "laguna", "mellum", "t5gemma2")
 WITHOUT_A_KEY = 2048
+_LARGEST = 10**12
 
 
 def context_length(text: Mapping[str, Any], *, transformers_5: bool) -> int:
@@ -16,11 +19,15 @@ def context_length(text: Mapping[str, Any], *, transformers_5: bool) -> int:
 
     transformers 5 (0.5.10 and newer) keeps the scaling per layer kind where a model has several, and writes
     ``original_max_position_embeddings`` into yarn, longrope and llama3 scalings, so neither multiplies there.
+    Raises ConfigError for a length no model has.
     """
     limit = next((text[key] for key in _KEYS if isinstance(text.get(key), (int, float)) and text[key]), None)
     if limit is None:
         return WITHOUT_A_KEY
-    return int(_factor(text, transformers_5) * limit)
+    extended = _factor(text, transformers_5) * limit
+    if not 0 < extended <= _LARGEST:
+        raise ConfigError(f"the config's context length is {extended!r}, which no model has; see its rope scaling")
+    return int(extended)
 
 
 def _factor(text: Mapping[str, Any], transformers_5: bool) -> float:

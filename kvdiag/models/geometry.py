@@ -77,6 +77,9 @@ class Geometry:
         return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in asdict(self).items()}
 
 
+_MOST_LAYERS = 10_000
+
+
 def geometry_of(config: ModelConfig) -> Geometry:
     """The geometry of a config, by the rules of SGLang's ``ModelConfig`` (``srt/configs/model_config.py``).
 
@@ -140,8 +143,8 @@ def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
     if text.get("model_type") in ("nemotron_h", "nemotron_h_puzzle") and isinstance(pattern, (list, str)) and pattern:
         return len(pattern)
     layers = config.required("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if not layers:
-        raise ConfigError(f"{config.place}: num_hidden_layers must be above zero")
+    if not 0 < layers <= _MOST_LAYERS:
+        raise ConfigError(f"{config.place}: num_hidden_layers is {layers}, which no model has")
     return layers
 
 

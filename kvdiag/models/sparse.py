@@ -100,11 +100,13 @@ def compressed_of(text: Values, architecture: str, place: str) -> Compressed | N
     ratios = text.get("compress_ratios")
     if not architecture.startswith("DeepseekV4") or not isinstance(ratios, list):
         return None
+    if not all(isinstance(ratio, int) and 0 <= ratio <= 10**9 for ratio in ratios):
+        raise ConfigError(f"{place}: compress_ratios holds {str(ratios)[:80]}, not one whole number a layer")
     rope = _number(text, "qk_rope_head_dim", place, None)
     sources = text.get("kv_source_layer_ids")
     window = text.get("sliding_window")
     return Compressed(
-        tuple(int(ratio) for ratio in ratios),
+        tuple(ratios),
         _number(text, "head_dim", place, None) - rope,
         rope,
         _number(text, "index_head_dim", place, 128),

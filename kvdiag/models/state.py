@@ -83,7 +83,7 @@ class _Keys:
         value = self.values.get(key)
         if value is None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 10**9:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 10**9 or value != int(value):
             raise ConfigError(f"{self.place}: {key} is {value!r}, not a whole number a model could have")
         return int(value)
 
@@ -215,7 +215,10 @@ def _jet_nemotron(keys: _Keys, layers: int) -> StateShape:
     jet = keys.inner("efficient_attention_config").inner("jet")
     kinds = keys.words("layer_types")[:layers]
     heads, key_dim = jet.number("num_heads"), jet.number("head_dim")
-    value_dim = int(key_dim * float(jet.values.get("expand_v", 1)))
+    expand = jet.values.get("expand_v", 1)
+    if not isinstance(expand, (int, float)) or not 0 <= expand <= 1000:
+        raise ConfigError(f"{keys.place}: expand_v is {expand!r}, not a factor a model could have")
+    value_dim = int(key_dim * expand)
     kernel = jet.number("conv_size")
     return StateShape(
         "mamba2", _where(kinds, "jet"), _where(kinds, "attn", "swa"), heads * value_dim, heads, heads, value_dim, key_dim, kernel,
@@ -229,7 +232,8 @@ def _bailing_hybrid(keys: _Keys, layers: int) -> StateShape:
     if isinstance(group, list):
         linear = tuple(i for i, mark in enumerate(group[:layers]) if mark == 1)
     else:
-        linear = tuple(i for i in range(layers) if (i + 1) % max(1, int(group)))
+        each = max(1, keys.number("layer_group_size", 1))
+        linear = tuple(i for i in range(layers) if (i + 1) % each)
     full = tuple(i for i in range(layers) if i not in set(linear))
     heads = keys.number("num_attention_heads")
     dim = keys.number("head_dim", keys.number("hidden_size") // max(1, heads))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from typing import IO, Any, cast
+from typing import IO
 
 from kvdiag.frozen import frozen
+from kvdiag.reading.limits import failure
 from kvdiag.reading.line import Input, Line
 from kvdiag.reading.source import LONGEST_LINE, lines_in, open_log
 from kvdiag.reading.unwrap import Unwrapper
@@ -34,17 +34,12 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
     The last line gets the line end it may lack. Of a line longer than what is kept of one, the beginning comes alone.
     Memory is bounded by a few blocks.
     """
-    with open_log(path) as opened:
-        stream = (
-            opened
-            if isinstance(opened, io.BufferedIOBase)
-            else cast("IO[bytes]", io.BufferedReader(cast("Any", opened), 1 << 20))
-        )
+    with open_log(path) as stream:
         offset, want = 0, FIRST
-        while data := _read(stream.read, want, seen):
+        while data := _read(stream, want, seen):
             begin, offset, tail = offset, offset + len(data), b""
             if not data.endswith(b"\n"):
-                tail = _read(stream.readline, LONGEST_LINE, seen)
+                tail = _read(stream, LONGEST_LINE, seen, line=True)
                 data, offset = data + tail, offset + len(tail)
             if len(tail) == LONGEST_LINE and not tail.endswith(b"\n"):
                 yield from _around_cut_line(data, begin)
@@ -67,22 +62,22 @@ def _around_cut_line(data: bytes, begin: int) -> Iterator[Block]:
 def _skip_line(stream: IO[bytes], seen: Input) -> int:
     """Reads to the end of a line; the bytes passed over."""
     skipped = 0
-    while tail := _read(stream.readline, LONGEST_LINE, seen):
+    while tail := _read(stream, LONGEST_LINE, seen, line=True):
         skipped += len(tail)
         if tail.endswith(b"\n"):
             break
     return skipped
 
 
-def _read(read: Any, size: int, seen: Input) -> bytes:
-    """What `read` gives, nothing where the compressed data is damaged there."""
-    if seen.truncated:
-        return b""
+def _read(stream: IO[bytes], size: int, seen: Input, *, line: bool = False) -> bytes:
+    """The next bytes, of one line only where asked for; nothing where the input ends or is damaged."""
     try:
-        data: bytes = read(size)
-    except Exception as error:
-        seen.truncated = f"the compressed data ends or breaks after {seen.bytes} bytes: {error}"
+        data = stream.readline(size) if line else stream.read(size)
+    except (OSError, ValueError) as error:
+        seen.truncated = f"reading stops after {seen.bytes} bytes: {error}"
         return b""
+    if not data:
+        seen.truncated = failure(stream, seen.bytes)
     seen.bytes += len(data)
     return data
 

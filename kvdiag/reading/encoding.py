@@ -40,4 +40,4 @@ class ToUtf8:
                 self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         if self._decoder is not None:
             block = self._decoder.decode(block, final=not block).encode("utf-8", "replace")
-        return block.replace(b"\0", b"") if b"\0" in block else block
+        return block.translate(None, b"\0") if b"\0" in block else block

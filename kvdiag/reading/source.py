@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -12,6 +13,7 @@ from typing import IO, cast
 from kvdiag.errors import InputError
 from kvdiag.reading.column import cut_column
 from kvdiag.reading.encoding import ToUtf8
+from kvdiag.reading.limits import Bounded, Counted, failure
 from kvdiag.reading.line import Input, Line
 from kvdiag.reading.unwrap import Unwrapper
 
@@ -37,7 +39,8 @@ _KNOWN_BINARY = {
 def open_log(path: str) -> IO[bytes]:
     """The bytes of a log at `path` (``-`` is standard input), decompressed by what the bytes say, not by the name.
 
-    Raises InputError where there is no such file, it is a folder, or it is not text.
+    Raises InputError where there is no such file, it is a folder, or it is not text; reading raises it where something
+    compressed, a pipe or a device gives more than a log would (see `Bounded`).
     """
     raw = _open_raw(path)
     head = _peek(raw)
@@ -46,8 +49,20 @@ def open_log(path: str) -> IO[bytes]:
             raise InputError(f"{path}: this is {what}, not a log; give the text that the server printed")
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
-            return _decompressed(raw, kind)
-    return raw
+            packed = Counted(raw)
+            return _bounded(Bounded(_decompressed(cast("IO[bytes]", packed), kind), path, packed))
+    return raw if _is_file(raw) else _bounded(Bounded(raw, path))
+
+
+def _bounded(stream: Bounded) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(stream, BLOCK))
+
+
+def _is_file(stream: IO[bytes]) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _open_raw(path: str) -> IO[bytes]:
@@ -155,13 +170,11 @@ def _blocks(stream: IO[bytes], seen: Input) -> Iterator[bytes]:
     while True:
         try:
             block = stream.read(BLOCK)
-        except (EOFError, OSError, ValueError) as error:
-            seen.truncated = f"the compressed data ends or breaks after {seen.bytes} bytes: {error}"
-            return
-        except Exception as error:
-            seen.truncated = f"the compressed data is damaged after {seen.bytes} bytes: {error}"
+        except (OSError, ValueError) as error:
+            seen.truncated = f"reading stops after {seen.bytes} bytes: {error}"
             return
         seen.bytes += len(block)
         yield to_utf8(block)
         if not block:
+            seen.truncated = failure(stream, seen.bytes)
             return

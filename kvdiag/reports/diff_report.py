@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from kvdiag.quantity import Interval
 from kvdiag.reports.gate_json import drift_dict
 from kvdiag.reports.gate_text import drift_lines
 from kvdiag.reports.paint import Paint
-from kvdiag.reports.safe import safe
+from kvdiag.reports.safe import inert_json, safe
 from kvdiag.source import PathStep
 
 
@@ -47,7 +46,7 @@ def to_dict(difference: Difference) -> dict[str, Any]:
 
 def render(difference: Difference) -> str:
     """The JSON text."""
-    return json.dumps(to_dict(difference), ensure_ascii=False, indent=1)
+    return inert_json(to_dict(difference))
 
 
 def _place(step: PathStep) -> dict[str, Any]:

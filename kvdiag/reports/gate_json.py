@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kvdiag.gate import Drift, Outcome
 from kvdiag.gate.codes import LEVELS, codes
 from kvdiag.quantity import Interval
-from kvdiag.reports.safe import safe
+from kvdiag.reports.safe import inert_json, safe
 
 
 def to_dict(outcome: Outcome, baseline: str | None, policy: str | None) -> dict[str, Any]:
@@ -29,7 +28,7 @@ def to_dict(outcome: Outcome, baseline: str | None, policy: str | None) -> dict[
 
 def render(outcome: Outcome, baseline: str | None, policy: str | None) -> str:
     """The JSON text."""
-    return json.dumps(to_dict(outcome, baseline, policy), ensure_ascii=False, indent=1)
+    return inert_json(to_dict(outcome, baseline, policy))
 
 
 def drift_dict(drift: Drift) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
 from kvdiag.checks.memory import Ledger
 from kvdiag.frozen import names_of
 from kvdiag.quantity import Interval
-from kvdiag.reports.safe import safe
+from kvdiag.reports.safe import inert_json, safe
 from kvdiag.starts import Number
 
 
@@ -40,7 +39,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def render(diagnosis: Diagnosis) -> str:
     """The JSON text."""
-    return json.dumps(to_dict(diagnosis), ensure_ascii=False, indent=1)
+    return inert_json(to_dict(diagnosis))
 
 
 def _start(item: StartDiagnosis) -> dict[str, Any]:

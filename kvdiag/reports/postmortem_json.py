@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kvdiag.postmortem import Postmortem
 from kvdiag.reports import json_report
+from kvdiag.reports.safe import inert_json
 
 
 def to_dict(postmortem: Postmortem) -> dict[str, Any]:
@@ -20,4 +20,4 @@ def to_dict(postmortem: Postmortem) -> dict[str, Any]:
 
 def render(postmortem: Postmortem) -> str:
     """The JSON text."""
-    return json.dumps(to_dict(postmortem), ensure_ascii=False, indent=1)
+    return inert_json(to_dict(postmortem))

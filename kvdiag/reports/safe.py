@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 
@@ -19,3 +20,10 @@ def safe(text: str, longest: int = 2000) -> str:
 
 def _shown(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def inert_json(value: Any) -> str:
+    """`value` as JSON that a terminal can show: what `safe` replaces stands in it as JSON's own escapes, so nothing is lost."""
+    import json
+
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False, indent=1))

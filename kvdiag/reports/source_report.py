@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
 from kvdiag.reports.paint import Paint
-from kvdiag.reports.safe import safe
+from kvdiag.reports.safe import inert_json, safe
 
 Answer = dict[str, Any]
 
 
 def render_json(answer: Answer) -> str:
     """The JSON text of an answer."""
-    return json.dumps(answer, ensure_ascii=False, indent=1).encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+    return inert_json(answer) + "\n"
 
 
 def render(answer: Answer, *, width: int = 100, colour: bool = False) -> str:

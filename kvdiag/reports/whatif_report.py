@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kvdiag.checks.whatif import NUMBERS, Prediction
 from kvdiag.quantity import Interval
-from kvdiag.reports.safe import safe
+from kvdiag.reports.safe import inert_json, safe
 
 
 def to_list(predictions: list[Prediction]) -> list[dict[str, Any]]:
@@ -17,7 +16,7 @@ def to_list(predictions: list[Prediction]) -> list[dict[str, Any]]:
 
 def render_json(predictions: list[Prediction]) -> str:
     """The JSON text."""
-    return json.dumps(to_list(predictions), ensure_ascii=False, indent=1)
+    return inert_json(to_list(predictions))
 
 
 def _item(prediction: Prediction) -> dict[str, Any]:

@@ -176,7 +176,8 @@ class StartBuilder:
                 self._text(number, value.text, role, record, path)
 
     def _dtype(self, record: Record, name: str, role: str | None, path: int) -> None:
-        self._text("kv_cache_dtype", canonical_dtype(record.values[name].text), role, record, path)
+        if name in record.values:
+            self._text("kv_cache_dtype", canonical_dtype(record.values[name].text), role, record, path)
 
     def _states(self, record: Record, path: int) -> None:
         """The state pool's bytes are the sum of its parts."""

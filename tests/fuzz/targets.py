@@ -9,6 +9,8 @@ from functools import lru_cache
 
 from kvdiag import rulebook
 from kvdiag.errors import KvdiagError
+from kvdiag.gate.baseline import parse_baseline, write_baseline
+from kvdiag.gate.policy import parse_policy
 from kvdiag.lines import read_records
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.models.config import config_from
@@ -16,6 +18,8 @@ from kvdiag.models.geometry import geometry_of
 from kvdiag.reading import Input, Line
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Memory, ServerArguments, size
+from kvdiag.source.evaluate import Evaluator, exactly
+from kvdiag.source.syntax import parse
 from kvdiag.starts import assemble
 from tests.conftest import FIXTURES
 
@@ -83,7 +87,49 @@ def blocks(data: bytes) -> None:
     assert len(joined) <= len(data)
 
 
-TARGETS: dict[str, Target] = {"lines": lines, "arguments": arguments, "config": config, "blocks": blocks}
+def policy(data: bytes) -> None:
+    """A policy file."""
+    try:
+        parse_policy(data.decode("utf-8", "replace"))
+    except KvdiagError:
+        return
+
+
+def baseline(data: bytes) -> None:
+    """A baseline file; what is read can be written."""
+    try:
+        snapshot = parse_baseline(data.decode("utf-8", "replace"), "fuzz")
+    except KvdiagError:
+        return
+    write_baseline(snapshot)
+
+
+def evaluator(data: bytes) -> None:
+    """An expression or statement of a source tree."""
+    known = {"x": exactly(7), "self.page_size": exactly(64)}
+    for node in parse(data).children:
+        Evaluator(known).value(node.children[0] if node.children else node)
+
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target for target in (lines, arguments, config, blocks, policy, baseline, evaluator)
+}
+
+
+_SMALL = {
+    "policy": (
+        b'[numbers]\nmax_total_num_tokens = { relative = 0.02, direction = "down" }\nmem_usage = "exact"\n',
+        b'[lines]\nunknown_budget = 3\naccept = ["a*"]\n[release]\nallowed = ">=0.5.0"\n[checks]\nrequired = ["x"]\n',
+        b'[[suppress]]\ncode = "KV001"\nreason = "r"\nuntil = 2027-01-31\n',
+    ),
+    "evaluator": (b"min(x, 3) * self.page_size // 7", b"int(x / 2) if x > 1 else -x ** 2 << 3", b"max([x, 1][0], not x)"),
+}
+_BASELINE = (
+    b'{"schema": "kvdiag.baseline/1", "release": {"first": "0.5.9", "last": "0.5.9"}, "model": {}, "ready": true,'
+    b' "arguments_line": 1, "arguments": {"a": [1.5]},'
+    b' "numbers": [{"name": "n", "low": 1, "high": 2.5, "unit": "GB", "line": 1}],'
+    b' "checks": [], "findings": [], "shapes": [{"text": "t", "family": null, "stage": "s", "line": 2}]}'
+)
 
 
 def seeds(name: str) -> Iterator[bytes]:
@@ -92,6 +138,14 @@ def seeds(name: str) -> Iterator[bytes]:
         for path in FIXTURES.glob("real/*/config.json"):
             yield path.read_bytes()
         yield from (bytes([index]) for index in range(len(_known_configs()) % 256))
+        return
+    if name in _SMALL:
+        yield from _SMALL[name]
+        return
+    if name == "baseline":
+        for path in FIXTURES.glob("gate/**/*.json"):
+            yield path.read_bytes()
+        yield _BASELINE
         return
     for path in [*FIXTURES.glob("scenarios/*/server.log"), *FIXTURES.glob("real/*/server.log")]:
         text = path.read_bytes()
