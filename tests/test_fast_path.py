@@ -116,3 +116,15 @@ def test_offsets_lead_to_the_lines(tmp_path):
     for row in table.sample(50, random_state=1).itertuples():
         assert b" batch" in data[row.offset : data.index(b"\n", row.offset)]
         assert data.count(b"\n", 0, row.offset) == row.line - 1
+
+
+def test_short_lines_without_digits_are_read_by_both_walks(tmp_path, monkeypatch):
+    import kvdiag
+    from kvdiag.lines import scan
+
+    log = tmp_path / "short.log"
+    log.write_text("aaaa\n" * 60_000 + "b" * 1_000_000 + "\n", encoding="utf-8")
+    for walk in (scan.library, lambda: None):
+        monkeypatch.setattr(scan, "library", walk)
+        with pytest.raises(kvdiag.KvdiagError, match="no SGLang"):
+            kvdiag.explain(str(log))

@@ -107,13 +107,17 @@ def test_the_hook_checks_each_committed_log_against_the_baseline_beside_it(works
     assert "KD101" in done.stdout
 
 
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""The plugin is named on the command line: where kvdiag is installed, its entry point would load it a second time."""
+
+
 def test_the_pytest_fixture_fails_a_test_with_the_report(workspace: Path):
     (workspace / "test_server.py").write_text(
         "def test_same(kvdiag_check):\n    assert not kvdiag_check('same.log', 'baseline.json').drifts\n"
         "def test_drifted(kvdiag_check):\n    kvdiag_check('drifted server.log', 'baseline.json')\n",
         encoding="utf-8",
     )
-    done = bash(f'"{sys.executable}" -m pytest -q -p kvdiag.pytest_plugin -p no:cacheprovider test_server.py', workspace, {})
+    done = bash(f'"{sys.executable}" -m pytest -q -p kvdiag.pytest_plugin -p no:cacheprovider test_server.py', workspace, ALONE)
     assert "1 failed, 1 passed" in done.stdout
     assert "max_total_num_tokens [TP0]: 159,277 tokens -> 116,171 tokens" in done.stdout
 

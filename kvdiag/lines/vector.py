@@ -47,7 +47,7 @@ class _Lines:
         fits &= (lengths >= [run.shortest for run in shape.runs]).all(axis=1)
         fits &= (lengths <= [run.longest for run in shape.runs]).all(axis=1)
         zero_first = (self.bytes[starts] == ord("0")) & (lengths > 1)
-        fits &= ~(zero_first & [run.canonical for run in shape.runs]).any(axis=1)
+        fits &= ~(zero_first & np.array([run.canonical for run in shape.runs], dtype=bool)).any(axis=1)
         return rows[fits], starts[fits], stops[fits]
 
     def numbers(self, starts: Array, stops: Array) -> Array:
