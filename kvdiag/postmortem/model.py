@@ -22,6 +22,10 @@ class Spread:
         return {"p50": self.p50, "p95": self.p95, "max": self.max}
 
 
+_CONTRACT = {"admission_reserve": "kv_pool", "transfer": "unknown"}
+"""What bound, in the contract's words: the reserve keeps tokens of the pool back."""
+
+
 @frozen
 class Phase:
     """A stretch of time in which the server was in one condition.
@@ -50,7 +54,8 @@ class Phase:
             "to": self.end,
             "seconds": self.seconds,
             "kind": self.kind,
-            "binding": self.binding,
+            "binding": _CONTRACT.get(self.binding, self.binding),
+            "bound_by": self.binding,
             "token_usage": self.token_usage.to_dict(),
             "running": self.running.to_dict(),
             "queued": self.queued.to_dict(),
