@@ -145,3 +145,13 @@ def test_a_user_s_folder_is_refused_for_rooms_that_are_not_checked(tmp_path):
     (tmp_path / "models" / "mine.toml").write_text("[[model]]\n")
     with pytest.raises(rulebook.RuleError, match="no rule files"):
         rulebook.add_folder(str(tmp_path))
+
+
+def test_a_folder_of_rules_may_be_named_like_a_command(capsys, monkeypatch, tmp_path):
+    from kvdiag.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["--rules", "source", "explain", "x.log"])
+    assert ended.value.code == 2
+    assert "source: no such folder" in capsys.readouterr().err

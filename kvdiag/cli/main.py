@@ -83,7 +83,7 @@ def _sentence(line: str) -> str:
 
 
 def _run(given: list[str]) -> int:
-    parser = build_parser([argument for argument in given if argument in COMMANDS][:1])
+    parser = build_parser([argument for argument in given if argument in COMMANDS])
     parsed = parser.parse_args(given)
     if parsed.version:
         from kvdiag import __version__
