@@ -97,7 +97,7 @@ class Arithmetic:
             return None
         if (low.max_mamba_cache_size or 0) != (high.max_mamba_cache_size or 0):
             for slots in range((low.max_mamba_cache_size or 0) + 1, (high.max_mamba_cache_size or 0) + 1)[:64]:
-                step = self._first(release, ends[0], lambda s, slots=slots: (s.max_mamba_cache_size or 0) >= slots)  # type: ignore[misc]
+                step = self._first(release, ends[0], _has_slots(slots))
                 points += [step - 1, step]
         values = [pick(sized) for point in points if (sized := self.sized(release, point)) is not None]
         known = [value for value in values if value is not None]
@@ -163,6 +163,10 @@ class Arithmetic:
             middle = (low + high) // 2
             low, high = (low, middle) if holds(middle) else (middle, high)
         return high
+
+
+def _has_slots(count: int) -> Callable[[Sizing], bool]:
+    return lambda sized: (sized.max_mamba_cache_size or 0) >= count
 
 
 def _figures(sized: Sizing | None) -> tuple[Any, ...] | None:

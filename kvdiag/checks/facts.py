@@ -161,6 +161,20 @@ class Facts:
                     return check.observed
         return None
 
+    @cached_property
+    def recomputed_cell(self) -> Interval | None:
+        """Bytes of one token by the latest release the log may be of; None where the model cannot be sized."""
+        from kvdiag.errors import CannotSizeError
+        from kvdiag.sizing import size
+
+        releases = self.inputs.candidates()
+        if self.inputs.geometry is None or not releases:
+            return None
+        try:
+            return Interval.of(size(self.inputs.geometry, self.inputs.arguments, releases[-1]).bytes_per_token, unit="bytes")
+        except CannotSizeError:
+            return None
+
     @property
     def geometry_is_unknown(self) -> bool:
         """Whether the model's shape could not be read."""

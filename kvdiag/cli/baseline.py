@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kvdiag.cli.gate_arguments import add_model_arguments, one_log
+from kvdiag.cli.arguments import add_model_arguments, add_output, one_log
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode
 
@@ -13,7 +13,7 @@ from kvdiag.errors import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag baseline``."""
     parser.add_argument("log", metavar="LOG", help="log file, or - for standard input")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
     add_model_arguments(parser)
 
 

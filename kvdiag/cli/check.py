@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kvdiag.cli.gate_arguments import add_model_arguments, one_log
+from kvdiag.cli.arguments import add_model_arguments, add_output, one_log
 from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, InputError
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help="baseline that `kvdiag baseline` wrote")
     parser.add_argument("--policy", metavar="FILE", help="policy (TOML): what may change and what must hold")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
     parser.add_argument("--fail-on", choices=("note", "warning", "error"), default="error", help="default: %(default)s")
     parser.add_argument("--select", metavar="CODES", default="", help="only these diagnostics (prefixes, comma between)")
     parser.add_argument("--ignore", metavar="CODES", default="", help="not these diagnostics (prefixes, comma between)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from kvdiag.cli.arguments import add_output
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode
 
@@ -15,7 +16,7 @@ SHELLS = ("bash", "zsh", "fish")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag completion``."""
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,9 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _complete_files(parser: argparse.ArgumentParser, mark: Any) -> None:
     """Marks the arguments that take a path, so that the shell offers files."""
+    action: Any
     for action in parser._actions:
         if isinstance(action.choices, dict):
             for command in action.choices.values():
                 _complete_files(command, mark)
         elif isinstance(action.metavar, str) and action.metavar.startswith(_PATHS):
-            action.complete = mark  # type: ignore[attr-defined]
+            action.complete = mark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kvdiag.cli.gate_arguments import add_model_arguments, one_log
+from kvdiag.cli.arguments import add_model_arguments, add_output, one_log
 from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log_b", metavar="LOG_B", help="the later log")
     parser.add_argument("--source", metavar="TREE[@REV]", help="an SGLang tree: shows where in it each cause acts")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
     add_model_arguments(parser)
 
 

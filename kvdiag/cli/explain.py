@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kvdiag.cli.arguments import add_model_arguments, add_report_arguments
 from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.errors import ExitCode
 
@@ -16,18 +17,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag explain``."""
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
-    parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
-    parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
-    parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+    add_model_arguments(parser)
     parser.add_argument("--source", metavar="TREE[@REV]", help="the SGLang tree that ran: file and line at every step")
     parser.add_argument("--workload", metavar="W", help="plan in users: prompt=2000,output=500,concurrency=64,shared_prefix=800")
     parser.add_argument("--server-info", metavar="FILE", help="the server's /get_server_info as JSON")
     parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
     parser.add_argument("--metrics", metavar="FILE", help="the server's /metrics as Prometheus text")
     parser.add_argument("--gpu", metavar="FILE", help="output of nvidia-smi or rocm-smi")
-    parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
-    parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_report_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kvdiag.cli.arguments import add_model_arguments, add_report_arguments
 from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.errors import ExitCode
 
@@ -15,12 +16,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag postmortem``."""
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files or globs")
-    parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
-    parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
-    parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
-    parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
-    parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_model_arguments(parser)
+    add_report_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kvdiag.cli.arguments import add_output
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode
 
@@ -19,7 +20,7 @@ def names() -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag schema``."""
     parser.add_argument("name", metavar="NAME", nargs="?", choices=names(), help=f"one of {', '.join(names())}; none lists them")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kvdiag.cli.arguments import add_output
 from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, InputError
 
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--line", metavar="TEXT", help="the text of a log line")
     parser.add_argument("--against", metavar="REV", help="the older revision of the same repository, or another tree")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+    add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

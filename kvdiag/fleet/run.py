@@ -120,12 +120,12 @@ def _on_cluster(batches: Batches, scheduler: str) -> Iterator[Summary]:
     except ImportError:
         raise InputError("--scheduler needs Dask; install kvdiag[fleet]") from None
     try:
-        client: Any = distributed.Client(scheduler, timeout=20)  # type: ignore[no-untyped-call]
+        client: Any = distributed.Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:
         raise InputError(f"{scheduler}: no Dask scheduler answers here: {error}") from None
     with client:
         futures = {client.submit(summarise_all, batch, pure=False, retries=3): batch for batch in batches}
-        for future in distributed.as_completed(list(futures)):  # type: ignore[no-untyped-call]
+        for future in distributed.as_completed(list(futures)):
             if future.status == "finished":
                 yield from future.result()
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsFloat
+
 from kvdiag.gate.budget import Budget
 from kvdiag.gate.model import Snapshot
 from kvdiag.gate.words import SPECULATION, amount, change_of, changed_arguments, gib, models_differ, releases_differ, span
@@ -67,8 +69,8 @@ def _fraction(a: Budget, b: Budget, _before: Snapshot, _after: Snapshot) -> str:
     return f"{said}: the part of memory that is kept free, total x (1 - f), goes from {span(old)} to {span(new)}"
 
 
-def _number(value: object) -> str:
-    return "not given" if value is None else f"{float(value):.10g}"  # type: ignore[arg-type]
+def _number(value: SupportsFloat | None) -> str:
+    return "not given" if value is None else f"{float(value):.10g}"
 
 
 def _total(a: Budget, b: Budget, before: Snapshot, _after: Snapshot) -> str:

@@ -87,15 +87,15 @@ def _argument(name: str, before: Snapshot, after: Snapshot) -> tuple[str, str]:
     return "error", "the release changed too, and its default may be another" if differ else ""
 
 
-def _leaves(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+def _leaves(name: str, old: Any, new: Any) -> str:
     """The parts of a nested argument that differ."""
     parts = []
     for key in sorted({*old, *new}):
         x, y = old.get(key), new.get(key)
         if _plain(x) == _plain(y):
             continue
-        both = isinstance(x, dict) and isinstance(y, dict)
-        parts.append(_leaves(f"{name}.{key}", x, y) if both else change_of(f"{name}.{key}", x, y))  # type: ignore[arg-type]
+        tell = _leaves if isinstance(x, dict) and isinstance(y, dict) else change_of
+        parts.append(tell(f"{name}.{key}", x, y))
     return ", ".join(parts)
 
 

@@ -181,8 +181,10 @@ class _Reader:
         return value if isinstance(value, int) else None
 
     def ranges(self, value: Any) -> str | None:
-        if value is None or value == "any":
-            return value  # type: ignore[no-any-return]
+        if value is None:
+            return None
+        if value == "any":
+            return "any"
         try:
             if not parse_ranges(value):
                 raise self.fail(f"no published release lies in {value!r}", "release", "allowed")

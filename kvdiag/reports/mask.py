@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("key", re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA|xox[abp]-)[A-Za-z0-9_-]{8,200}")),
@@ -29,10 +30,11 @@ class Mask:
     def __call__(self, text: str) -> str:
         """`text` with ``<path1>``, ``<host1>``, ``<address1>``, ``<mail1>`` and ``<key1>`` in place of the originals."""
         for kind, pattern in _KINDS:
-            text = pattern.sub(lambda found, kind=kind: self._word(kind, found.group()), text)  # type: ignore[misc]
+            text = pattern.sub(partial(self._replaced, kind), text)
         return text
 
-    def _word(self, kind: str, original: str) -> str:
+    def _replaced(self, kind: str, found: re.Match[str]) -> str:
+        original = found.group()
         if original in _OPEN:
             return original
         word = self._words.get(original)

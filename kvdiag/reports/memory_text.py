@@ -28,7 +28,7 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     """The memory of the rank with the least head-room; other ranks differ by what the findings say."""
     if not ledgers:
         return
-    ledger = min(ledgers, key=lambda each: each.get("headroom").low if each.get("headroom") else each.total.low)  # type: ignore[union-attr]
+    ledger = min(ledgers, key=_least_free)
     total = _middle(ledger.total)
     if total <= 0:
         return
@@ -44,6 +44,11 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     for part in parts:
         yield _row(part, before, total)
         before = before - part.interval if part.part not in ("unexplained", "headroom") else before
+
+
+def _least_free(ledger: Ledger) -> Fraction:
+    room = ledger.get("headroom")
+    return (ledger.total if room is None else room).low
 
 
 def _row(part: Part, before: Interval, total: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import SupportsFloat
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
@@ -139,8 +140,8 @@ def show(interval: Interval) -> str:
     return f"{low} {unit}" if low == high else f"{low}..{high} {unit}"
 
 
-def _figure(value: object, unit: str) -> str:
-    number = float(value)  # type: ignore[arg-type]
+def _figure(value: SupportsFloat, unit: str) -> str:
+    number = float(value)
     if unit == "bytes" and abs(number) >= GIB / 100:
         return f"{number / GIB:.3f}"
     if unit == "fraction":

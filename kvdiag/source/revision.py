@@ -102,7 +102,7 @@ def origin_of_folder(root: Path) -> Origin:
 def _repository(root: Path, name: str) -> Repo:
     """The repository at `root`, its objects read by gitdb: no git process, so nothing its configuration names can run."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    import gitdb  # type: ignore[import-untyped]
+    import gitdb
     from git import GitConfigParser, Repo
     from git.exc import GitError
 
@@ -160,7 +160,7 @@ def _config_file(folder: Path) -> str:
 
 def _commit(repo: Repo, revision: str, name: str) -> Commit:
     from git.exc import GitError
-    from gitdb.exc import ODBError  # type: ignore[import-untyped]
+    from gitdb.exc import ODBError
 
     if not revision.isprintable() or revision.startswith("-") or not revision:
         raise InputError(f"{name}: {revision!r} is not a revision")

@@ -60,7 +60,7 @@ def input_refused(facts: Facts, at: At) -> Iterator[Hit]:
         pool, context = facts.pool_tokens, facts.context
         if context is not None and context <= pool.low:
             continue
-        cell = facts.cell or _cell(facts)
+        cell = facts.cell or facts.recomputed_cell
         values = {
             "asked": asked,
             "limit": limit,
@@ -73,19 +73,6 @@ def input_refused(facts: Facts, at: At) -> Iterator[Hit]:
         }
         yield Hit(event_lines(facts.events("input_too_long"), 3), values)
         return
-
-
-def _cell(facts: Facts) -> Interval | None:
-    from kvdiag.errors import CannotSizeError
-    from kvdiag.sizing import size
-
-    releases = facts.inputs.candidates()
-    if facts.inputs.geometry is None or not releases:
-        return None
-    try:
-        return Interval.of(size(facts.inputs.geometry, facts.inputs.arguments, releases[-1]).bytes_per_token, unit="bytes")
-    except CannotSizeError:
-        return None
 
 
 def context_refused(facts: Facts, at: At) -> Iterator[Hit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import SupportsFloat
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
@@ -29,9 +30,9 @@ def disagreement(facts: Facts, at: At) -> Iterator[Hit]:
         yield Hit(check.lines, values)
 
 
-def plain(value: object) -> str:
+def plain(value: SupportsFloat) -> str:
     """A bound of an interval in ten digits."""
-    return f"{float(value):,.10g}"  # type: ignore[arg-type]
+    return f"{float(value):,.10g}"
 
 
 def _roots(checks: tuple[Check, ...]) -> list[Check]:

@@ -54,25 +54,12 @@ def _values(facts: Facts, event: Event) -> dict[str, Any]:
     values["weights"] = total - available
     values["least"] = float(1 - available.low / total.high)
     values["budget"] = _budget(facts, fraction)
-    cell, context = facts.cell or _recomputed_cell(facts), facts.context
+    cell, context = facts.cell or facts.recomputed_cell, facts.context
     if cell is not None and context:
         one = float(1 - (available.low - cell.high * context) / total.high)
         values["for_context"] = one if one < 1 else None
         values["context"] = context
     return values
-
-
-def _recomputed_cell(facts: Facts) -> Interval | None:
-    from kvdiag.errors import CannotSizeError
-    from kvdiag.sizing import size
-
-    releases = facts.inputs.candidates()
-    if facts.inputs.geometry is None or not releases:
-        return None
-    try:
-        return Interval.of(size(facts.inputs.geometry, facts.inputs.arguments, releases[-1]).bytes_per_token, unit="bytes")
-    except CannotSizeError:
-        return None
 
 
 def _held_beyond_weights(facts: Facts) -> Interval | None:
@@ -149,7 +136,7 @@ def below_zero(facts: Facts, at: At) -> Iterator[Hit]:
         profiled = event.record.number("profiled value")
         if not isinstance(profiled, int) or profiled >= 0:
             continue
-        cell = facts.cell or _recomputed_cell(facts)
+        cell = facts.cell or facts.recomputed_cell
         values: dict[str, Any] = {"profiled": profiled, "cell": cell, "asked": event.record.number("max_total_tokens")}
         values |= {"total": facts.total, "available": facts.available, "stated": facts.fraction}
         weights = facts.number("weight_memory", role="target")

@@ -10,6 +10,7 @@ from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
+from kvdiag.starts.progress import pool_bytes
 
 At = Mapping[str, float]
 
@@ -41,15 +42,6 @@ def _two_pools(facts: Facts) -> tuple[Record, Record] | None:
         if counts == sizes:
             return second, first
     return None
-
-
-def pool_bytes(record: Record) -> Interval | None:
-    """The bytes a pool line prints."""
-    whole = record.interval("KV size")
-    if whole is not None:
-        return whole
-    keys, values = record.interval("K size"), record.interval("V size")
-    return keys + values if keys is not None and values is not None else None
 
 
 def window_takes_most(facts: Facts, at: At) -> Iterator[Hit]:

@@ -1,4 +1,4 @@
-"""Arguments that the commands of the gate share."""
+"""Arguments that several commands take, each said once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes."""
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """In which form a report for people or programs comes, and where it goes."""
+    parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
+    parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
+    add_output(parser)
 
 
 def one_log(pattern: str) -> str:
