@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis as _Diagnosis
+from kvdiag.frozen import values_of
 from kvdiag.sizing import Sizing
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def explain(
     from kvdiag.pipeline import explain as run
 
     found = run([str(log)], config=config, model=model, release=release, source=source)
-    return Diagnosis(**{name: getattr(found, name) for name in found.__slots__})
+    return Diagnosis(**values_of(found))
 
 
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from kvdiag.errors import ReleaseError, RuleError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.releases import parse_ranges
 
 Shape = Mapping[str, tuple[type, str]]

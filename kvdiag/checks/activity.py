@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from kvdiag.frozen import field, frozen, mutable
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
 from kvdiag.starts import Start
@@ -36,7 +36,7 @@ _MEASURES: dict[str, tuple[str, ...]] = {
 _GRAPHS = ("cuda graph", "npu graph", "cpu graph", "graph")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """One scheduler line. A field is None where the line does not have it or has it damaged.
 
@@ -66,7 +66,7 @@ class Batch:
     graph: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retraction:
     """One event in which running requests went back to the queue; every rank may have printed it, it is held once."""
 
@@ -78,7 +78,7 @@ class Retraction:
     ratio_after: float | None
 
 
-@dataclass
+@mutable
 class Activity:
     """The scheduler lines of one start in the order of the log: every `every`-th of them where there are very many."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.frozen import replace
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Device, Memory, ServerArguments, Sizing, size

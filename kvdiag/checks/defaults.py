@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.frozen import replace
 from kvdiag.sizing import Device, size
 
 MOST_RELEASES = 30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +10,14 @@ from kvdiag.checks.activity import Activity
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
 from kvdiag.checks.model import Check, Limits
+from kvdiag.frozen import frozen
 from kvdiag.outside.model import Outside
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Event, Number, Start
 
 
-@dataclass(frozen=True)
+@frozen
 class Facts:
     """One start with what was concluded before findings: its checks, limits, memory and activity.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -13,7 +12,7 @@ from kvdiag.checks.facts import Facts
 from kvdiag.checks.model import Finding
 from kvdiag.checks.phrase import fill
 from kvdiag.errors import RuleError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen
 from kvdiag.rulecheck import Place, Shape
 
 LEVELS = ("error", "warning", "note")

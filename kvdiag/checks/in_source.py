@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvdiag.checks.budget import budget_of
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
+from kvdiag.frozen import replace
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.sizing.cells import kv_heads_per_rank

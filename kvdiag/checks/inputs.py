@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +9,7 @@ from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
 from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only

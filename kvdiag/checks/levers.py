@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.facts import Facts
 from kvdiag.errors import CannotSizeError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import GIB, Interval
 from kvdiag.sizing import size
 

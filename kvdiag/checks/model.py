@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen, mutable
 from kvdiag.models import Geometry, ModelConfig
 from kvdiag.quantity import Interval
 from kvdiag.reading import Input
@@ -84,7 +83,7 @@ class Finding:
     risk: str = ""
 
 
-@dataclass(slots=True)
+@mutable
 class StartDiagnosis:
     """One start with all that was concluded about it; `unsized` says why the model could not be sized, if so."""
 
@@ -101,7 +100,7 @@ class StartDiagnosis:
     workload: tuple[Workload, Plan] | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class Diagnosis:
     """The content of ``kvdiag explain``: all inputs and all starts in them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
@@ -12,7 +11,7 @@ from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.errors import CannotSizeError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing.resolve import Settings

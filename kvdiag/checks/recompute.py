@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvdiag.checks.after import after_checks
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.capacity import capacity_checks
@@ -14,6 +12,7 @@ from kvdiag.checks.model import Check
 from kvdiag.checks.pools import pool_checks
 from kvdiag.checks.slots import slot_checks
 from kvdiag.checks.symbols import symbol_of
+from kvdiag.frozen import replace
 
 _MAKERS = (pool_checks, mlx_checks, compressed_checks, capacity_checks, slot_checks, after_checks)
 _SELF_SIZED = ("rest_memory", "max_total_num_tokens")

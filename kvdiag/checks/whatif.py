@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +11,7 @@ from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slot
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import GIB, Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Sizing

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
 from kvdiag.checks.facts import Facts
 from kvdiag.errors import InputError
-from kvdiag.frozen import frozen, names_of
+from kvdiag.frozen import frozen, names_of, replace
 from kvdiag.releases import Release, parse_release
 
 CLIP_MAX_NEW_TOKENS = 4096

@@ -12,8 +12,7 @@ from kvdiag.errors import ExitCode, InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag size``: the model, the release, the memory, the GPU, and SGLang's server arguments."""
-    from dataclasses import fields
-
+    from kvdiag.frozen import types_of
     from kvdiag.sizing.arguments import ALIASES, ServerArguments
 
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
@@ -28,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     group = parser.add_argument_group("server arguments", "spelled as SGLang spells them")
-    for field in fields(ServerArguments):
-        names = [field.name, *(other for other, own in ALIASES.items() if own == field.name)]
-        kind = str(field.type).partition(" ")[0]
+    for field, written in types_of(ServerArguments).items():
+        names = [field, *(other for other, own in ALIASES.items() if own == field)]
+        kind = written.partition(" ")[0]
         for name in names:
             flag, dest = "--" + name.replace("_", "-"), f"server_{name}"
             if kind == "bool":

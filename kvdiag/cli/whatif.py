@@ -15,8 +15,7 @@ _SHORT = {"tp_size": "--tp", "dp_size": "--dp", "pp_size": "--pp", "ep_size": "-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag whatif``: the log, and every server argument that sizing knows, as often as wanted."""
-    from dataclasses import fields
-
+    from kvdiag.frozen import types_of
     from kvdiag.sizing import ServerArguments
 
     parser.add_argument("log", metavar="LOG", help="log file or - for standard input")
@@ -26,14 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     changes = parser.add_argument_group("changes", "server arguments as SGLang spells them; repeat one to compare its values")
-    for field in fields(ServerArguments):
-        kind = str(field.type).partition(" ")[0]
-        flags = ["--" + field.name.replace("_", "-"), *([_SHORT[field.name]] if field.name in _SHORT else [])]
+    for field, written in types_of(ServerArguments).items():
+        kind = written.partition(" ")[0]
+        flags = ["--" + field.replace("_", "-"), *([_SHORT[field]] if field in _SHORT else [])]
         if kind == "bool":
-            changes.add_argument(*flags, dest=f"change_{field.name}", action=argparse.BooleanOptionalAction, default=None)
+            changes.add_argument(*flags, dest=f"change_{field}", action=argparse.BooleanOptionalAction, default=None)
         elif kind in _READERS:
             changes.add_argument(
-                *flags, dest=f"change_{field.name}", action="append", type=_READERS[kind], metavar=kind.upper(), default=None
+                *flags, dest=f"change_{field}", action="append", type=_READERS[kind], metavar=kind.upper(), default=None
             )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from kvdiag.frozen import field, mutable, names_of
 from kvdiag.lines.chunk import Chunk
 from kvdiag.lines.columns import BATCH_FAMILIES
 
@@ -14,7 +14,7 @@ _USAGE = ("token usage", "full token usage", "gpu token usage")
 _DECODE = BATCH_FAMILIES.index("decode-batch")
 
 
-@dataclass(slots=True)
+@mutable
 class Activity:
     """Sums over scheduler lines. `usage` counts decode lines by printed usage in hundredths (the last: above 1).
 
@@ -61,7 +61,7 @@ class Activity:
 
     def merge(self, other: dict[str, Any]) -> None:
         """Adds the sums of another log."""
-        for name in self.__slots__:
+        for name in names_of(self):
             value = other[name]
             own = getattr(self, name)
             setattr(self, name, [a + b for a, b in zip(own, value, strict=True)] if name == "usage" else own + value)

@@ -7,17 +7,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from kvdiag.errors import InputError
+from kvdiag.frozen import frozen
 
 _COPY = 1 << 20
 _MARKS = ("ETag", "etag", "checksum", "md5Hash", "sha256", "LastModified", "last_modified", "mtime", "updated")
 """What file systems say of an object that changes with its content, the surest first."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Source:
     """A log and what tells whether it has changed: its size and its etag, checksum or time."""
 
@@ -37,7 +37,7 @@ def find_sources(urls: list[str]) -> list[Source]:
             found.setdefault(source.url, source)
         if len(found) == before and not any(source.url.startswith(url) for source in found.values()):
             raise InputError(f"{url}: no log here; give a file, a glob or a folder that holds logs")
-    return sorted(found.values())
+    return [found[url] for url in sorted(found)]
 
 
 def _local(path: str) -> Iterator[Source]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.code import code_of
 from kvdiag.gate.decompose import Term, decompose, expected_change

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen, mutable
 from kvdiag.quantity import Interval
 
 
@@ -113,7 +112,7 @@ class Drift:
         return f"{self.subject} ({self.role})" if self.role == "draft" else self.subject
 
 
-@dataclass(slots=True)
+@mutable
 class Outcome:
     """The answer of a check: `drifts` in order of weight, `noise` and `suppressed` apart, and whether it failed."""
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.causes import cell_reason
 from kvdiag.gate.codes import meaning_of

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.errors import NotSglangError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.gate.arguments import kept_arguments, last_part
 from kvdiag.gate.model import Checked, Snapshot, Stated
 from kvdiag.gate.shapes import Shapes

@@ -6,13 +6,12 @@ import datetime
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
 from kvdiag.errors import PolicyError, ReleaseError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen
 from kvdiag.gate.codes import LEVELS, codes
 from kvdiag.releases import parse_ranges
 

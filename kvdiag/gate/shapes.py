@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from kvdiag.frozen import mutable
 from kvdiag.gate.model import Shape
 from kvdiag.lines import Record
 from kvdiag.lines.wording import LONGEST, masked
@@ -32,7 +32,7 @@ _HARMLESS = re.compile(r"(?:ignor(?:e|ing)|skip(?:ping)?|fall(?:ing)? ?back)\b",
 """A line that begins so reports what was done about a failure, as a start prints it for each optional module."""
 
 
-@dataclass(slots=True)
+@mutable
 class _Seen:
     shape: Shape
     last: int

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.gate.codes import LEVELS
 from kvdiag.gate.facts import compare_facts, finding_drifts
 from kvdiag.gate.linedrift import compare_lines

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen
 from kvdiag.lines.calendar import DATED, NO_TIME, UNDATED, days_of
 from kvdiag.lines.columns import BATCH_FAMILIES, TAG_ORDER, TAGS, cells, column_of
 from kvdiag.lines.record import Record

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.lines.template import Sequence, TemplateError, field_names, heads, longest_literal, parse_template
 from kvdiag.releases import ReleaseSet, parse_ranges
 from kvdiag.rulecheck import Place

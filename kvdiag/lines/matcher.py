@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from kvdiag.frozen import frozen
 from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.template import TEXTS
 from kvdiag.lines.walk import Found, match_template
@@ -22,7 +22,7 @@ _shapes: dict[str, tuple[Variant, ...]] = {}
 """The variants of each message shape (see `_shape`), so that siblings are matched once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """A matched message: the variants that fit, and `values` as (name, kind, printed text) from the last of them.
 

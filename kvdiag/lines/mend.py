@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import replace
 from kvdiag.lines.labels import family_of_head
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.matcher import FOREWORD

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from kvdiag.frozen import frozen
 
 PREFIX = re.compile(
     r"\[(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d)(?:[.,](\d{3}))?((?: [A-Za-z_][\w.]{0,60}+(?:\[\d+\])?){0,9}+)\] ?"
@@ -17,7 +18,7 @@ CUT_PREFIX = re.compile(r"(?:[\d-]{0,10}+ )?([\d:]{0,8}+)(?:[.,]\d{3})?((?: ?[A-
 _TAG = re.compile(r"(?<!\S)(DP|TP|PP|EP|ATTN_CP|MOE_DP|CP|DCP)(\d{1,5})(?!\S)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rank:
     """The tags of a worker as they stand in its lines, for example ``DP0 TP3 EP3``; empty for an untagged line."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from kvdiag.frozen import field, frozen, replace
 from kvdiag.lines.continuation import joined
 from kvdiag.lines.damage import recover, tidied, without_open_end
 from kvdiag.lines.formats import Variant, formats
@@ -20,7 +20,7 @@ _CONSTANT_KINDS = ("b", "v")
 _CONSTANTS = {"True": True, "False": False, "None": None}
 
 
-@dataclass(frozen=True)
+@frozen
 class Value:
     """A printed value: its digits as they stand, the kind its template gives it, and its unit."""
 
@@ -59,7 +59,7 @@ class Value:
             return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One record of a log.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import mutable
 from kvdiag.lines.record import Record, read_records
 from kvdiag.reading import Input, open_log, read_lines
 
@@ -26,7 +26,7 @@ _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
 
 
-@dataclass(slots=True)
+@mutable
 class Sample:
     """How many scheduler lines there are, and that every `every`-th of them was looked at."""
 

@@ -6,8 +6,8 @@ Nothing is guessed: a line of a new shape is read by the strict rules, and only 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
+from kvdiag.frozen import field, mutable
 from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
 from kvdiag.lines.record import Record, read_records
@@ -22,7 +22,7 @@ MOST_SHAPES = 160
 _MOST_SEEN_ONCE = 1 << 14
 
 
-@dataclass(slots=True)
+@mutable
 class Scanned:
     """What a block held.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvdiag.frozen import mutable
 from kvdiag.lines.formats import formats
 from kvdiag.lines.record import Record
 from kvdiag.lines.wording import masked
@@ -17,7 +16,7 @@ _NEAREST = 10
 _DIGITS = str.maketrans("123456789", "000000000")
 
 
-@dataclass(slots=True)
+@mutable
 class Unknown:
     """A wording: its first line (number and text), how many lines have it, and the family it begins like, if any."""
 

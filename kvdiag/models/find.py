@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from kvdiag.errors import ConfigError
+from kvdiag.frozen import replace
 from kvdiag.models.catalogue import catalogue_match
 from kvdiag.models.config import ModelConfig, config_from, read_config
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from kvdiag.checks import Diagnosis
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen, mutable
 
 
 @frozen
@@ -106,7 +105,7 @@ class Review:
         }
 
 
-@dataclass(slots=True)
+@mutable
 class Postmortem:
     """A diagnosis and, for each of its starts, what it did over time (None where the start has no scheduler line)."""
 

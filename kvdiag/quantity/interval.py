@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+from kvdiag.frozen import frozen
 
 Exact = int | Fraction
 
@@ -13,7 +14,7 @@ def _exact(value: int | float | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interval:
     """All values from `low` to `high`, both included, in `unit`.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kvdiag.frozen import frozen, mutable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line of an input, without its wrapper and its line end.
 
@@ -23,7 +23,7 @@ class Line:
     full: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class Input:
     """What is known of an input once it has been read; counts grow while it is read."""
 

@@ -7,10 +7,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import IO, cast
 
 from kvdiag.errors import InputError
+from kvdiag.frozen import replace
 from kvdiag.reading.column import cut_column
 from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.limits import Bounded, Counted, failure

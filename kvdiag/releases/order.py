@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 
 from kvdiag import rulebook
 from kvdiag.errors import ReleaseError
+from kvdiag.frozen import frozen
 
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?rc(\d{1,4}))?(?:\.?post(\d{1,4}))?(?:[.+-].*)?")
 _FINAL = 1_000_000
 
 
 @total_ordering
-@dataclass(frozen=True, slots=True, eq=True)
+@frozen
 class Release:
     """A release number; ordered as ``0.5.10rc0 < 0.5.10 < 0.5.10.post1``."""
 
@@ -56,7 +56,7 @@ def known_releases() -> tuple[Release, ...]:
     return tuple(sorted(parse_release(text) for document in documents for text in document.get("releases", ())))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReleaseSet:
     """A set of published releases, one bit each in the order of `known_releases`; evidence intersects them."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvdiag.frozen import field, mutable
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.chunk import Chunk, Texts, of_records
 from kvdiag.lines.columns import BATCH_FAMILIES
@@ -29,7 +29,7 @@ _NO_START = (*BATCH_FAMILIES, "retract")
 """Families that are many and do not bear on where a server start begins."""
 
 
-@dataclass
+@mutable
 class Rows:
     """Chunks of one log with what spans them: texts, the clock, and at which lines another server start begins."""
 

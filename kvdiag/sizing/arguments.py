@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.errors import KvdiagError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, types_of
 from kvdiag.releases import Release, parse_ranges
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -184,7 +183,7 @@ def _is(value: Any, kind: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _fields() -> dict[str, str]:
-    return {field.name: str(field.type) for field in fields(ServerArguments)}
+    return types_of(ServerArguments)
 
 
 @lru_cache(maxsize=1)

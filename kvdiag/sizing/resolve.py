@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import frozen
 from kvdiag.models import Geometry, StateShape, Windows
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -40,7 +39,7 @@ _TEXT_ONLY_BY_DEFAULT = {
 MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """A server's resolved settings, as far as sizes depend on them.
 

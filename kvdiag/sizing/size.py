@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from kvdiag.errors import CannotSizeError
-from kvdiag.frozen import frozen, names_of
+from kvdiag.frozen import field, frozen, mutable, names_of
 from kvdiag.models import Geometry
 from kvdiag.quantity import GIB
 from kvdiag.releases import Release
@@ -68,7 +67,7 @@ class Sizing:
         return {"schema": "kvdiag.size/1", **{name: getattr(self, name) for name in names_of(self)}}
 
 
-@dataclass(slots=True)
+@mutable
 class _Pools:
     """Tokens of a start, from the profile to the end."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import core_files, files_with
 from kvdiag.source.statements import assignments, element_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kvdiag.frozen import field, mutable
 from kvdiag.quantity import Interval
 from kvdiag.source.evaluate import OPERATORS, Evaluator, Known, Unknown, Value
 from kvdiag.source.syntax import definitions, enclosing, line, of_types, one_line, text
@@ -16,7 +16,7 @@ _DEEPEST = 3
 _ENDS = ("return_statement", "raise_statement", "break_statement", "continue_statement")
 
 
-@dataclass(slots=True)
+@mutable
 class Followed:
     """What was found out: `local` the variables at the end, `at` the value each assignment or return gave, by its line."""
 

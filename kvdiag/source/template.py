@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen
@@ -19,7 +18,7 @@ class Hole:
 
     expression: str
     format: str = ""
-    node: Node | None = field(default=None, compare=False, hash=False)
+    node: Node | None = None
 
 
 @frozen

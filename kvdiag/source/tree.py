@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import field, frozen, mutable
 from kvdiag.releases import Release
 
 LARGEST_FILE = 4 << 20
@@ -39,7 +38,7 @@ class TreeRelease:
     confidence: str
 
 
-@dataclass(slots=True)
+@mutable
 class Origin:
     """What a revision control system tells of a tree."""
 
@@ -48,7 +47,7 @@ class Origin:
     remote: str | None = None
 
 
-@dataclass
+@mutable
 class SourceTree:
     """One opened tree. `package` is the folder of the ``sglang`` package in it; paths are relative to that package."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kvdiag.frozen import mutable
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.prefix import Rank
@@ -172,7 +172,7 @@ def _foreign(builder: StartBuilder, record: Record) -> bool:
     return passed.get(str(family), False)
 
 
-@dataclass(slots=True)
+@mutable
 class Assembly:
     """Takes the records of all inputs, path by path, and gives the starts in them."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvdiag.frozen import field, frozen, mutable, replace
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet
 from kvdiag.starts.batches import Batches
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Number:
     """A number the log states: SGLang's name for it, its interval (or text), and the line it stands in.
 
@@ -38,7 +38,7 @@ class Number:
         return replace(self, name=name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """Something that happened once, though every rank may have printed it: a failure, a retraction, readiness."""
 
@@ -47,7 +47,7 @@ class Event:
     path: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReleaseEvidence:
     """Which releases could have written a log, and why."""
 
@@ -57,7 +57,7 @@ class ReleaseEvidence:
     contradiction: str = ""
 
 
-@dataclass(slots=True)
+@mutable
 class Start:
     """One start of one server (all its ranks): what it was told, what it measured, what it then did.
 

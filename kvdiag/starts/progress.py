@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from kvdiag.frozen import field, mutable
 from kvdiag.lines import Record
 from kvdiag.quantity import Interval
 
@@ -15,7 +14,7 @@ _PAUSE = 30.0
 """Seconds: the pools of one model are made within one, and between two servers' pools lies the loading of weights."""
 
 
-@dataclass(slots=True)
+@mutable
 class Progress:
     """The stages one rank has passed.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvdiag.frozen import frozen, mutable
 from kvdiag.lines import Record
 from kvdiag.lines.chunk import Chunk, ranks
 from kvdiag.lines.columns import BATCH_FAMILIES
@@ -28,7 +29,7 @@ _READ = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Happening:
     """Something to tell at once: where, when (as the log has it), what."""
 
@@ -39,7 +40,7 @@ class Happening:
     what: str
 
 
-@dataclass(slots=True)
+@mutable
 class Replica:
     """The last decode line of a replica."""
 
