@@ -86,6 +86,17 @@ def values_of(item: object) -> dict[str, Any]:
     return {name: getattr(item, name) for name in _plans[type(item)].names}
 
 
+def plain_of(value: Any) -> Any:
+    """The same value with every instance in it as a dict of its fields, through lists, tuples and dicts."""
+    if type(value) in _plans:
+        return {name: plain_of(each) for name, each in values_of(value).items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain_of(each) for each in value)
+    if isinstance(value, dict):
+        return {key: plain_of(each) for key, each in value.items()}
+    return value
+
+
 def replace(item: _Item, **changes: Any) -> _Item:
     """A copy of an instance in which the fields named have other values. Raises TypeError for a name that is no field."""
     return type(item)(**(values_of(item) | changes))

@@ -9,7 +9,7 @@ from kvdiag.checks import StartDiagnosis
 from kvdiag.errors import KvdiagError
 from kvdiag.fleet.activity import Activity
 from kvdiag.fleet.sources import Source, local_copy
-from kvdiag.frozen import values_of
+from kvdiag.frozen import plain_of
 from kvdiag.starts import Start
 
 
@@ -49,7 +49,7 @@ def _read(path: str) -> dict[str, Any]:
         "wasted_tokens": wasted_tokens(capacity, activity),
         "findings": dict(sorted(findings.items())),
         "titles": dict(sorted(titles.items())),
-        "activity": values_of(activity),
+        "activity": plain_of(activity),
     }
 
 

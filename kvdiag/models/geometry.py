@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvdiag.errors import ConfigError
-from kvdiag.frozen import frozen, replace, values_of
+from kvdiag.frozen import frozen, plain_of, replace
 from kvdiag.models.config import ModelConfig
 from kvdiag.models.context import context_length
 from kvdiag.models.defaults import text_values, vision_values
@@ -73,7 +73,7 @@ class Geometry:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in values_of(self).items()}
+        return {key: sorted(value) if isinstance(value, frozenset) else value for key, value in plain_of(self).items()}
 
 
 _MOST_LAYERS = 10_000
