@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.inputs import SHARED_MEMORY, CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
-from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.sizing.slots import MOST
 from kvdiag.starts import Number
 
 _FORMULA = "free before the pool - kv_pool_bytes - state pool - request table"
-_MIB = 1 << 20
 _ENTRY_BYTES = 4
 """A row of ``req_to_token`` holds int32 slots."""
 _MARGIN = 1024
@@ -74,17 +73,13 @@ def _verdict(
     if inputs.on_shared_memory:
         return "unknown", (SHARED_MEMORY,)
     if observed.low > recomputed.high:
-        return "unknown", (f"what gave back {_amount(observed.low - recomputed.high)} between the two lines",)
-    gap = _amount(recomputed.low - observed.high)
+        return "unknown", (f"what gave back {memory(observed.low - recomputed.high)} between the two lines",)
+    gap = memory(recomputed.low - observed.high)
     if table is None or not table.low:
         return "unknown", (
             f"what else took {gap}: the request table (its requests and context_len are not in the log) or another buffer",
         )
     return "unknown", (f"what else took {gap} between the two lines: no line of the log names it",)
-
-
-def _amount(size: Fraction) -> str:
-    return f"{float(size / GIB):.2f} GiB" if size >= GIB else f"{float(size / _MIB):.1f} MiB"
 
 
 def _request_table(inputs: CheckInputs, arithmetic: Arithmetic) -> Interval | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import figure, memory, rounded_down, rounded_up
 
 _SCALES: dict[str, tuple[float, int, str]] = {
-    "GiB": (GIB, 2, " GiB"),
     "MiB": (2**20, 0, " MiB"),
     "GB": (1e9, 2, " GB"),
     "percent": (0.01, 0, " %"),
@@ -23,6 +23,9 @@ _SCALES: dict[str, tuple[float, int, str]] = {
     "x": (1, 1, "x"),
 }
 """Format word of a template to (divisor, decimals, unit behind the figure)."""
+
+_BOUNDS = {"up3": (rounded_up, 3), "up4": (rounded_up, 4), "down4": (rounded_down, 4)}
+"""Words for a number that something must be above or below: rounded to the side on which the sentence stays true."""
 
 
 def fill(sentences: Iterable[str], values: Mapping[str, Any]) -> str:
@@ -55,14 +58,15 @@ def show(value: Any, word: str) -> str:
     """One value under a format word; an interval whose ends print alike is one figure, a printed figure its middle."""
     if not word or isinstance(value, str):
         return str(value)
+    if word == "GiB":
+        return memory(value)
+    if word in _BOUNDS:
+        rounding, decimals = _BOUNDS[word]
+        return rounding(value, decimals)
     divisor, decimals, unit = _SCALES[word]
     if not isinstance(value, Interval):
-        return _figure(float(value) / divisor, decimals) + unit
+        return figure(float(value) / divisor, decimals) + unit
     low, high = (float(bound / Fraction(divisor)) for bound in (value.low, value.high))
     if high - low <= (5 * 10**-decimals if decimals else 0.5):
-        return _figure((low + high) / 2, decimals) + unit
-    return f"{_figure(low, decimals)} to {_figure(high, decimals)}{unit}"
-
-
-def _figure(number: float, decimals: int) -> str:
-    return f"{number:,.{decimals}f}"
+        return figure((low + high) / 2, decimals) + unit
+    return f"{figure(low, decimals)} to {figure(high, decimals)}{unit}"

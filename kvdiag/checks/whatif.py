@@ -12,7 +12,8 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
 from kvdiag.frozen import frozen, replace
-from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.releases import Release
 from kvdiag.sizing import Sizing
 from kvdiag.starts import Number
@@ -196,13 +197,11 @@ def _headroom(inputs: CheckInputs, worst: Reading, before: Interval, after: Inte
     if worst.total is None or fraction is None or left is None or left.interval is None:
         return []
     low, high = left.interval.low + before.low - after.high, left.interval.high + before.high - after.low
-    said = f"about {_gib(low)} to {_gib(high)} GiB would be left after the start, where the log has {_gib(left.interval.low)}"
+    said = (
+        f"about {memory(Interval(low, high, 'bytes'))} would be left after the start, where the log has {memory(left.interval)}"
+    )
     if high < 0:
         return [said + ": the server would run out of memory before it is ready"]
     if low < 0:
         return [said + ": it may run out of memory before it is ready"]
     return [said]
-
-
-def _gib(value: Fraction) -> str:
-    return f"{float(value / GIB):.2f}"

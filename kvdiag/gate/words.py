@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.gate.model import Snapshot
 from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.quantity.interval import plain
 from kvdiag.releases import ReleaseSet, every_release, parse_ranges, parse_release
 
@@ -32,14 +34,13 @@ def amount(value: Interval | str | None, *, unit: bool = True) -> str:
 
 
 def span(value: Interval) -> str:
-    """Bytes as a log prints them, in GiB to two decimals."""
-    return f"{float((value.low + value.high) / 2 / GIB):.2f} GiB"
+    """Bytes as a log prints them, in GiB to two decimals, in a smaller unit where that would say nothing."""
+    return memory((value.low + value.high) / 2)
 
 
 def gib(value: Interval) -> str:
     """A positive difference of bytes, from the least to the most it can be."""
-    low, high = max(0.0, float(value.low / GIB)), float(value.high / GIB)
-    return f"{low:.2f} to {high:.2f} GiB" if f"{low:.2f}" != f"{high:.2f}" else f"{low:.2f} GiB"
+    return memory(Interval(max(Fraction(0), value.low), value.high, value.unit), wide=0.0)
 
 
 def shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvdiag.checks.model import Bound
+from kvdiag.quantity.figures import figure
 
 
 def bound(limit: Bound) -> str:
@@ -13,4 +14,4 @@ def bound(limit: Bound) -> str:
 
 
 def _figure(number: float) -> str:
-    return f"{number:,.0f}" if number == int(number) or abs(number) >= 1000 else f"{number:,.2f}"
+    return figure(number, 0 if number == int(number) or abs(number) >= 1000 else 2)

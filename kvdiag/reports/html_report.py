@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kvdiag.postmortem import Postmortem
-from kvdiag.quantity import GIB
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.reports import postmortem_json
 from kvdiag.reports.bound import bound
 from kvdiag.reports.safe import safe
@@ -155,7 +156,7 @@ def _waterfall(mine: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "width": round(width, 1),
                 "label_x": round(x + width + 6, 1),
                 "anchor": "start",
-                "label": f"{middle / GIB:.2f} GiB",
+                "label": memory(Interval.of(part["low"], part["high"], "bytes")),
                 "low": f"{part['low']:,}",
                 "high": f"{part['high']:,}",
             }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from kvdiag.checks.memory import Ledger, Part
-from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.reports.paint import Paint
 
 _MARKS = {
@@ -34,13 +34,13 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
         return
     yield ""
     others = f", the fullest of {len(ledgers)}" if len(ledgers) > 1 else ""
-    yield paint.bold(f"Memory of {ledger.rank or 'the only rank'}{others}") + f": {_gib(ledger.total)} free before loading"
+    yield paint.bold(f"Memory of {ledger.rank or 'the only rank'}{others}") + f": {memory(ledger.total)} free before loading"
     parts = sorted(ledger.parts, key=lambda part: _ORDER.index(part.part))
     cells = max(20, min(paint.width, 100) - 4)
     yield "  " + "".join(_MARKS[part.part][0] * round(max(0.0, _middle(part.interval)) / total * cells) for part in parts)
     before = ledger.total
     if ledger.context is not None:
-        yield f"    process groups (before that) {_gib(ledger.context.interval)}"
+        yield f"    process groups (before that) {memory(ledger.context.interval)}"
     for part in parts:
         yield _row(part, before, total)
         before = before - part.interval if part.part not in ("unexplained", "headroom") else before
@@ -56,15 +56,8 @@ def _row(part: Part, before: Interval, total: float) -> str:
     start = round(max(0.0, 1 - _middle(before) / total) * _BAR)
     length = round(max(0.0, _middle(part.interval)) / total * _BAR)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
-    return f"  {mark} {name:<16} {_gib(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
+    return f"  {mark} {name:<16} {memory(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
 
 
 def _middle(interval: Interval) -> float:
     return float((interval.low + interval.high) / 2)
-
-
-def _gib(interval: Interval) -> str:
-    low, high = (f"{float(bound / Fraction(GIB)):.2f}" for bound in (interval.low, interval.high))
-    if float(high) - float(low) <= 0.03:
-        return f"{_middle(interval) / GIB:.2f} GiB"
-    return f"{low} to {high} GiB"

@@ -8,6 +8,7 @@ from typing import SupportsFloat
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity.figures import figure
 from kvdiag.reports.bound import bound
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
@@ -143,10 +144,10 @@ def show(interval: Interval) -> str:
 def _figure(value: SupportsFloat, unit: str) -> str:
     number = float(value)
     if unit == "bytes" and abs(number) >= GIB / 100:
-        return f"{number / GIB:.3f}"
+        return figure(number / GIB, 3)
     if unit == "fraction":
-        return f"{number:.4f}"
-    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.2f}"
+        return figure(number, 4)
+    return figure(number, 0 if abs(number) >= 100 or number == int(number) else 2)
 
 
 def _limits(item: StartDiagnosis) -> str:
