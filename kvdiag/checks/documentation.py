@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvdiag.checks.findings import documents
+from kvdiag.checks.phrase import Sentence
 from kvdiag.checks.samples import failures
 from kvdiag.rulerooms import Entry, Tested
 
@@ -18,15 +19,20 @@ def show(code: str) -> str:
     """The documentation of one finding, as Markdown."""
     document = documents()[code]
     parts = [f"# {code} {document['name']} ({document['level']})", document["title"], document["explanation"].strip()]
-    parts += ["## What it says", " ".join(document["message"])]
+    parts += ["## What it says", _joined(document["message"])]
     if document.get("advice"):
-        parts += ["## What to do", " ".join(document["advice"])]
+        parts += ["## What to do", _joined(document["advice"])]
     if document.get("risk"):
         parts += ["## Risk", document["risk"]]
     parts += ["## A log that raises it", f"```text\n{document['raises'][0]['log'].strip()}\n```"]
     near = document["silent"][0]
     parts += [f"## A log that does not: {near.get('why', '')}", f"```text\n{near['log'].strip()}\n```"]
     return "\n\n".join(parts)
+
+
+def _joined(sentences: list[Sentence]) -> str:
+    """The templates as one text; of alternatives all, because any may be said."""
+    return " ".join(each if isinstance(each, str) else " / ".join(each) for each in sentences)
 
 
 def test() -> Iterator[Tested]:

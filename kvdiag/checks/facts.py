@@ -8,6 +8,7 @@ from typing import Any
 
 from kvdiag.checks.activity import Activity
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.limits import request_cap
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
 from kvdiag.checks.model import Check, Limits
 from kvdiag.frozen import frozen
@@ -94,12 +95,8 @@ class Facts:
 
     @cached_property
     def cap(self) -> int | None:
-        """The request cap of one data-parallel replica: printed, or the argument divided over the replicas."""
-        if self.limits.max_running_requests is not None:
-            return self.limits.max_running_requests
-        given = self.inputs.arguments.max_running_requests
-        replicas = self.inputs.arguments.dp_size if self.inputs.arguments.enable_dp_attention else 1
-        return given // replicas if given else None
+        """The request cap of one data-parallel replica."""
+        return request_cap(self.inputs)
 
     @cached_property
     def rank(self) -> str | None:

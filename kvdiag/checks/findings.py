@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 from kvdiag import rulebook
+from kvdiag.checks.binding import words
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.model import Finding
-from kvdiag.checks.phrase import fill
+from kvdiag.checks.phrase import Sentence, fill
 from kvdiag.errors import RuleError
 from kvdiag.frozen import field, frozen
 from kvdiag.rulecheck import Place, Shape
@@ -23,6 +25,7 @@ _SHAPE: Shape = {
     "order": (int, "a whole number"),
     "predicate": (str, "theme.condition"),
     "replaces": (list, "a list of codes"),
+    "explains": (list, "a list of codes"),
     "thresholds": (dict, "a table of numbers"),
     "title": (str, "a text"),
     "message": (list, "a list of sentences"),
@@ -33,20 +36,35 @@ _SHAPE: Shape = {
     "silent": (list, "a list of near misses"),
 }
 _REQUIRED = ("code", "name", "level", "predicate", "title", "message", "explanation", "raises", "silent")
-_KEPT = ("code", "name", "level", "title", "message", "advice", "risk", "predicate", "order", "replaces", "thresholds")
+_KEPT = (
+    "code",
+    "name",
+    "level",
+    "title",
+    "message",
+    "advice",
+    "risk",
+    "predicate",
+    "order",
+    "replaces",
+    "explains",
+    "thresholds",
+)
 
 
 @frozen
 class Hit:
     """A condition that holds: the log lines it rests on and the values its sentences are filled with.
 
-    `level` overrides the rule's own where the case is milder or graver, `gain` is what following the advice brings.
+    `level` overrides the rule's own where the case is milder or graver, `gain` is what following the advice brings,
+    `stake` the bytes it is about: of findings of one order the one about more memory comes first.
     """
 
     lines: tuple[int, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     gain: dict[str, Any] | None = None
     level: str = ""
+    stake: Fraction = Fraction(0)
 
 
 Predicate = Callable[[Facts, Mapping[str, float]], Iterable[Hit]]
@@ -55,40 +73,65 @@ Predicate = Callable[[Facts, Mapping[str, float]], Iterable[Hit]]
 
 @frozen
 class Rule:
-    """One finding as its file states it, without documentation and samples."""
+    """One finding as its file states it, without documentation and samples.
+
+    A finding that is `replaced` by a graver one is not told; one that another `explains` is told after it.
+    """
 
     code: str
     name: str
     level: str
     title: str
-    message: list[str]
+    message: list[Sentence]
     predicate: str
-    advice: list[str] = field(default_factory=list)
+    advice: list[Sentence] = field(default_factory=list)
     risk: str = ""
     order: int = 50
     replaces: list[str] = field(default_factory=list)
+    explains: list[str] = field(default_factory=list)
     thresholds: dict[str, float] = field(default_factory=dict)
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """The findings of a start, gravest first; a finding that a graver cause explains is left out."""
+    """The findings of a start: gravest first, but a cause before what it explains; what is replaced is left out."""
     raised = [(rule, hit) for rule in rules() for hit in condition(rule.predicate)(facts, rule.thresholds)]
     replaced = {code for rule, _ in raised for code in rule.replaces}
     kept = [(rule, hit) for rule, hit in raised if rule.code not in replaced]
-    kept.sort(key=lambda pair: (LEVELS.index(pair[1].level or pair[0].level), pair[0].order, pair[0].code))
-    return [_finding(rule, hit) for rule, hit in kept]
+    kept.sort(key=lambda pair: (LEVELS.index(pair[1].level or pair[0].level), pair[0].order, -pair[1].stake, pair[0].code))
+    common = words(facts)
+    return [_finding(rule, hit, common) for rule, hit in _causes_first(kept)]
 
 
-def _finding(rule: Rule, hit: Hit) -> Finding:
+def _causes_first(raised: list[tuple[Rule, Hit]]) -> list[tuple[Rule, Hit]]:
+    """The same order, but each cause directly before the first of what it explains."""
+    ordered: list[tuple[Rule, Hit]] = []
+    seen: set[int] = set()
+
+    def put(index: int) -> None:
+        if index in seen:
+            return
+        seen.add(index)
+        for other, (cause, _) in enumerate(raised):
+            if raised[index][0].code in cause.explains:
+                put(other)
+        ordered.append(raised[index])
+
+    for index in range(len(raised)):
+        put(index)
+    return ordered
+
+
+def _finding(rule: Rule, hit: Hit, common: Mapping[str, Any]) -> Finding:
+    values = {**common, **hit.values}
     return Finding(
         rule.code,
         hit.level or rule.level,
-        fill([rule.title], hit.values) or rule.name,
-        fill(rule.message, hit.values),
-        fill(rule.advice, hit.values),
+        fill([rule.title], values) or rule.name,
+        fill(rule.message, values),
+        fill(rule.advice, values),
         hit.lines,
         hit.gain,
-        fill([rule.risk], hit.values) if rule.risk else "",
+        fill([rule.risk], values) if rule.risk else "",
     )
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
+from kvdiag.checks.binding import bindings
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
@@ -28,13 +29,28 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
     tokens = tokens or activity.capacity
     if tokens is None or tokens.high <= 0:
         largest = refused if refused is not None else None
-        return Limits("unknown", "the log states no token capacity", None, slots, largest)
+        return Limits("unknown", "the log states no token capacity", None, slots, largest, None, _over_time(inputs, activity))
     binding, why = _binding(inputs, tokens, slots, length)
     request_pool = _request_pool(inputs, tokens)
     largest_tokens = request_pool.minimum(Interval.of(length, unit="tokens")) if length else request_pool
     largest_tokens = largest_tokens - _margin(inputs)
     full = request_pool / length if length else None
-    return Limits(binding, why, _plain(tokens), slots, _plain(_at_least_zero(largest_tokens)), _plain(full))
+    largest_plain = _plain(_at_least_zero(largest_tokens))
+    return Limits(binding, why, _plain(tokens), slots, largest_plain, _plain(full), _over_time(inputs, activity))
+
+
+def _over_time(inputs: CheckInputs, activity: Activity) -> dict[str, Any] | None:
+    lines = activity.decode or activity.prefill
+    return {"lines": len(lines), "shares": bindings(activity, request_cap(inputs))} if lines else None
+
+
+def request_cap(inputs: CheckInputs) -> int | None:
+    """The request cap of one data-parallel replica: printed, or the argument divided over the replicas."""
+    printed, given = _slots(inputs), inputs.arguments.max_running_requests
+    if printed is not None:
+        return printed
+    replicas = inputs.arguments.dp_size if inputs.arguments.enable_dp_attention else 1
+    return given // replicas if given else None
 
 
 def _at_least_zero(interval: Interval) -> Interval:
@@ -120,7 +136,11 @@ def _binding(inputs: CheckInputs, tokens: Interval, slots: int | None, length: i
     if slots and length and slots * length <= tokens.low:
         return "max_running_requests", f"{slots:,} requests of full length {length:,} fit the pool of {size} tokens"
     if slots:
-        return "kv_pool", f"{slots:,} requests share {size} tokens: {int(tokens.low) // slots:,} each"
+        each = int(tokens.low) // slots
+        return (
+            "kv_pool",
+            f"the pool of {size} tokens fills before the cap of {slots:,} requests if they hold more than {each:,} each",
+        )
     return "kv_pool", f"the pool of {size} tokens is shared by all requests"
 
 

@@ -117,15 +117,38 @@ def _table_part(inputs: CheckInputs, rank: str) -> Part | None:
 def request_table(inputs: CheckInputs) -> Interval | None:
     """Bytes of the table from request slot and position to cache row; None where slots or context are not known.
 
+    None also where slots are not stated and less than their default takes went beside the pools: then there are fewer.
+
     It is allocated outside the KV budget, rows x (context_len + 4 + draft tokens) x 4 bytes
     (``ReqToTokenPool``, called by ``init_memory_pool``); from 0.5.11 there is one row more.
     """
-    rows, context = _rows(inputs), context_length(inputs)
+    stated, context = _rows(inputs), context_length(inputs)
+    rows = stated or _default_rows(inputs)
     if rows is None or context is None:
         return None
     draft = inputs.arguments.speculative_num_draft_tokens or 0
     columns = Interval.of(context + EXTRA_COLUMNS, context + EXTRA_COLUMNS + draft)
-    return (rows * columns * INDEX_BYTES).with_unit("bytes")
+    table = (rows * columns * INDEX_BYTES).with_unit("bytes")
+    return table if stated is not None or _has_room(inputs, table) else None
+
+
+def _has_room(inputs: CheckInputs, table: Interval) -> bool:
+    """Whether as much as the table went beside the pools, as far as the log tells."""
+    gaps = [gap for rank in inputs.start.ranks if (gap := pool_gap(inputs, rank)) is not None]
+    return all(gap.high >= table.low for gap in gaps)
+
+
+def pool_gap(inputs: CheckInputs, rank: str) -> Interval | None:
+    """Memory of a rank that went between loading and the end of the target's pools and is in none of them."""
+    start = inputs.start
+    before = next((r.available for r in inputs.readings if r.rank == rank), None)
+    after = start.first("memory_after_pool", rank=rank, role="target")
+    pool = _sum(start, "kv_pool", rank, ("kv_pool_bytes",), "target")
+    if before is None or after is None or after.interval is None or pool is None or inputs.on_shared_memory:
+        return None
+    gap = before - pool.interval - after.interval
+    state = _sum(start, "state", rank, ("state_pool_bytes",), None)
+    return gap - state.interval if state is not None else gap
 
 
 def context_length(inputs: CheckInputs) -> int | None:
@@ -145,17 +168,26 @@ def _rows(inputs: CheckInputs) -> Interval | None:
     if releases:
         extra_low = int(releases[0] >= parse_release("0.5.11"))
         extra_high = int(releases[-1] >= parse_release("0.5.11"))
-    stated = inputs.start.first("max_running_requests")
-    tokens = inputs.start.first("max_total_num_tokens") or inputs.start.first("pool_tokens", role="target")
-    half = tokens.value // 2 if tokens and isinstance(tokens.value, int) else None
+    stated, half = inputs.start.first("max_running_requests"), _half(inputs)
     if stated is not None and isinstance(stated.value, int):
         most = 4096 if stated.value == half else stated.value
         return Interval.of(stated.value + extra_low, max(stated.value, most) + extra_high)
     if inputs.arguments.max_running_requests:
         return Interval.of(inputs.arguments.max_running_requests + extra_low, inputs.arguments.max_running_requests + extra_high)
-    context = context_length(inputs)
+    return None
+
+
+def _half(inputs: CheckInputs) -> int | None:
+    tokens = inputs.start.first("max_total_num_tokens") or inputs.start.first("pool_tokens", role="target")
+    return tokens.value // 2 if tokens and isinstance(tokens.value, int) else None
+
+
+def _default_rows(inputs: CheckInputs) -> Interval | None:
+    """Rows of the request table where nobody asked for a number of requests."""
+    half, context, releases = _half(inputs), context_length(inputs), inputs.candidates()
     if half is None or context is None or not releases:
         return None
     slots = max(2048, min(half * 2 * 512 // context, 4096))
     plus_one = parse_release("0.3.2") <= releases[-1] < parse_release("0.4.7")
+    extra_low, extra_high = int(releases[0] >= parse_release("0.5.11")), int(releases[-1] >= parse_release("0.5.11"))
     return Interval.of(slots + extra_low, slots + max(extra_high, int(plus_one)))

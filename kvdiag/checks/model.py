@@ -59,7 +59,10 @@ Bound = int | float | dict[str, Any] | None
 
 @frozen
 class Limits:
-    """What bounds the work the server can hold; `binding` is one of the words of the contract."""
+    """What bounds the work the server can hold; `binding` is one of the words of the contract.
+
+    `over_time` is what bound by the scheduler lines: their count and the share of each limit; None without such lines.
+    """
 
     binding: str
     why: str = ""
@@ -67,6 +70,7 @@ class Limits:
     max_running_requests: int | None = None
     largest_request_tokens: Bound = None
     full_length_requests: Bound = None
+    over_time: dict[str, Any] | None = None
 
 
 @frozen

@@ -28,7 +28,11 @@ _BOUNDS = {"up3": (rounded_up, 3), "up4": (rounded_up, 4), "down4": (rounded_dow
 """Words for a number that something must be above or below: rounded to the side on which the sentence stays true."""
 
 
-def fill(sentences: Iterable[str], values: Mapping[str, Any]) -> str:
+Sentence = str | list[str]
+"""A template, or several of which the first that can be filled is said."""
+
+
+def fill(sentences: Iterable[Sentence], values: Mapping[str, Any]) -> str:
     """The sentences joined by blanks; one that asks for a value the log does not have (None or absent) is left out.
 
     Raises KeyError for an unknown format word: the rules are at fault then.
@@ -36,12 +40,15 @@ def fill(sentences: Iterable[str], values: Mapping[str, Any]) -> str:
     return " ".join(filled for sentence in sentences if (filled := _sentence(sentence, values)) is not None)
 
 
-def names(sentence: str) -> list[str]:
+def names(sentence: Sentence) -> list[str]:
     """The values a sentence asks for."""
-    return [name for _, name, _, _ in string.Formatter().parse(sentence) if name]
+    parts = sentence if isinstance(sentence, list) else [sentence]
+    return [name for part in parts for _, name, _, _ in string.Formatter().parse(part) if name]
 
 
-def _sentence(sentence: str, values: Mapping[str, Any]) -> str | None:
+def _sentence(sentence: Sentence, values: Mapping[str, Any]) -> str | None:
+    if isinstance(sentence, list):
+        return next((filled for each in sentence if (filled := _sentence(each, values)) is not None), None)
     parts: list[str] = []
     for text, name, word, _ in string.Formatter().parse(sentence):
         parts.append(text)
@@ -55,9 +62,15 @@ def _sentence(sentence: str, values: Mapping[str, Any]) -> str | None:
 
 
 def show(value: Any, word: str) -> str:
-    """One value under a format word; an interval whose ends print alike is one figure, a printed figure its middle."""
+    """One value under a format word; an interval whose ends print alike is one figure, a printed figure its middle.
+
+    A pair is the least and the most of several values seen.
+    """
     if not word or isinstance(value, str):
         return str(value)
+    if isinstance(value, tuple):
+        least, most = (show(each, word) for each in value)
+        return least if least == most else f"{least} to {most}"
     if word == "GiB":
         return memory(value)
     if word in _BOUNDS:

@@ -71,10 +71,12 @@ def _prints_zero(gib: Fraction) -> bool:
 
 
 def _single(size: Fraction) -> str:
-    unit, scale = next(((unit, scale) for unit, scale in _SMALLER if abs(size) >= scale * _TENTH), _SMALLER[-1])
+    if abs(size) >= GIB * _TENTH:
+        return f"{_plain(float(size / GIB), 2)} GiB"
+    unit, scale = next(((unit, scale) for unit, scale in _SMALLER[1:] if abs(size) >= scale), _SMALLER[-1])
     if unit == "bytes":
         return f"{_plain(float(size), 0)} bytes"
-    return f"{_plain(float(size / scale), 2 if unit == 'GiB' else 1)} {unit}"
+    return f"{_plain(float(size / scale), 1)} {unit}"
 
 
 def _ceiling(size: Fraction) -> str:

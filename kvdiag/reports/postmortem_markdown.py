@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from kvdiag.postmortem import Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import markdown_report
-from kvdiag.reports.postmortem_text import WORDS, duration, totals
+from kvdiag.reports.bound import WORDS
+from kvdiag.reports.postmortem_text import duration, totals
 
 
 def render(postmortem: Postmortem) -> str:

@@ -7,20 +7,10 @@ from collections.abc import Iterator
 from kvdiag.postmortem import Phase, Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import text_report
+from kvdiag.reports.bound import WORDS
 from kvdiag.reports.paint import Paint
 
 _COLOURS = {"saturated": "yellow", "storm": "red"}
-WORDS = {
-    "arrivals": "nothing waited",
-    "max_running_requests": "the request cap",
-    "kv_pool": "the KV pool",
-    "swa_pool": "the sliding-window pool",
-    "state_slots": "the state slots",
-    "admission_reserve": "the admission reserve",
-    "transfer": "transfer between prefill and decode",
-    "unknown": "not told by these lines",
-}
-"""What bound, as a person is told it."""
 
 
 def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False) -> str:

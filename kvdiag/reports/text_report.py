@@ -9,7 +9,7 @@ from typing import SupportsFloat
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.figures import figure
-from kvdiag.reports.bound import bound
+from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
@@ -152,9 +152,14 @@ def _figure(value: SupportsFloat, unit: str) -> str:
 
 def _limits(item: StartDiagnosis) -> str:
     limits = item.limits
-    if limits is None or limits.max_total_num_tokens is None:
-        return f"unknown, because {limits.why}" if limits else "unknown"
-    parts = [f"{limits.binding}: {limits.why}." if limits.why else f"{limits.binding}."]
+    if limits is None:
+        return "unknown"
+    told = over_time(limits.over_time)
+    if limits.max_total_num_tokens is None:
+        return f"unknown, because {limits.why}. {told}".rstrip(". ") + ("." if told else "")
+    when = "At start-up " if item.start.first("max_total_num_tokens") else ""
+    parts = [f"{when}{limits.binding}: {limits.why}." if limits.why else f"{limits.binding}."]
+    parts += [told] if told else []
     parts.append(f"Pool: {bound(limits.max_total_num_tokens)} tokens.")
     if limits.largest_request_tokens is not None:
         parts.append(f"Longest request: {bound(limits.largest_request_tokens)} tokens.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from kvdiag.checks.binding import bound_by
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.levers import Lever, most_fraction, with_fraction
@@ -76,14 +77,14 @@ def cap_limits_pool(facts: Facts, at: At) -> Iterator[Hit]:
     cap, tokens = facts.cap, facts.pool_tokens
     if not cap or tokens is None:
         return
-    waiting = [b for b in facts.activity.decode if b.queued and b.running and b.running < cap and b.usage is not None]
-    if not waiting or not any(b.usage is not None and b.usage.high >= at["usage"] for b in waiting):
+    waiting = [b for b in facts.activity.decode if b.queued and b.running and bound_by(b, cap) == "kv_pool"]
+    if not waiting:
         return
     running = [b.running for b in waiting if b.running]
     values = {
         "cap": cap,
-        "least": min(running),
-        "most": max(running),
+        "lines": len(waiting),
+        "running": (min(running), max(running)),
         "queued": max(b.queued or 0 for b in waiting),
         "tokens": tokens,
     }

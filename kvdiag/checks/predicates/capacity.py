@@ -9,7 +9,7 @@ from typing import Any
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.levers import keep, most_fraction, with_fp8
-from kvdiag.checks.memory import free_readings
+from kvdiag.checks.memory import free_readings, pool_gap
 from kvdiag.checks.predicates.failure import progress_free
 from kvdiag.checks.predicates.startup import pool_below_context_line
 from kvdiag.quantity import GIB, Interval
@@ -164,7 +164,7 @@ def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
         return
     if total is None:
         if free.interval.low > at["idle_gib"] * GIB and facts.tokens:
-            yield Hit(facts.lines(free), {"free": free.interval, "blind": ""})
+            yield Hit(facts.lines(free), {"free": free.interval, "blind": ""}, stake=free.interval.low)
         return
     if free.interval.low <= keep(total) + at["worth_gib"] * GIB:
         return
@@ -173,7 +173,7 @@ def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
     if lever is not None:
         values |= {"to": lever.change["mem_fraction_static"], "now": facts.fraction, "then": lever.tokens, "left": lever.left}
         values["more"] = lever.tokens - Interval.of(lever.now, unit="tokens")
-    yield Hit(facts.lines(free), values, lever.to_dict() if lever else None)
+    yield Hit(facts.lines(free), values, lever.to_dict() if lever else None, stake=free.interval.low)
 
 
 def _is_last(facts: Facts) -> bool:
@@ -217,18 +217,12 @@ def little_headroom(facts: Facts, at: At) -> Iterator[Hit]:
 
 def request_table(facts: Facts, at: At) -> Iterator[Hit]:
     """The request table takes a visible part of the memory outside the budget."""
-    table, after, pool = facts.request_table, facts.number("memory_after_pool", role="target"), facts.pool_bytes
+    table, after = facts.request_table, facts.number("memory_after_pool", role="target")
     if table is None or table.low < at["least_gib"] * GIB or facts.inputs.on_shared_memory:
         return
-    values: dict[str, Any] = {"table": table, "context": facts.context, "rows": facts.cap}
-    if after is not None and after.interval is not None and pool is not None and pool.interval is not None:
-        before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
-        state = sum(
-            (n.interval.low for n in facts.start.numbers if n.name == "state_pool_bytes" and n.rank == after.rank and n.interval),
-            Fraction(0),
-        )
-        if before is not None and pool.rank == after.rank:
-            values["gap"] = before - pool.interval - after.interval - Interval.of(state, unit="bytes")
+    gap = pool_gap(facts.inputs, after.rank) if after is not None else None
+    holds_it = gap is not None and gap.high >= table.low
+    values: dict[str, Any] = {"table": table, "context": facts.context, "rows": facts.cap, "gap": gap if holds_it else None}
     level = (
         "warning"
         if table.low >= at["warn_gib"] * GIB
@@ -236,7 +230,8 @@ def request_table(facts: Facts, at: At) -> Iterator[Hit]:
         and (facts.total is None or table.low > facts.total.high / 50)
         else "note"
     )
-    yield Hit(facts.lines(after, facts.number("context_len"), facts.number("max_running_requests")), values, level=level)
+    lines = facts.lines(after, facts.number("context_len"), facts.number("max_running_requests"))
+    yield Hit(lines, values, level=level, stake=table.low)
 
 
 def unexplained_gap(facts: Facts, at: At) -> Iterator[Hit]:
@@ -245,22 +240,15 @@ def unexplained_gap(facts: Facts, at: At) -> Iterator[Hit]:
         return
     for after in facts.start.find("memory_after_pool", role="target")[:1]:
         pool = facts.start.first("kv_pool_bytes", rank=after.rank, role="target")
-        before = next((r.available for r in facts.inputs.readings if r.rank == after.rank), None)
-        if (
-            pool is None
-            or pool.interval is None
-            or before is None
-            or after.interval is None
-            or facts.start.find("max_mamba_cache_size")
-        ):
+        gap = pool_gap(facts.inputs, after.rank)
+        if gap is None or facts.start.find("max_mamba_cache_size"):
             return
-        gap = before - pool.interval - after.interval
         table = facts.request_table
         rest = gap - table if table is not None else gap
         if table is None and facts.context is None and rest.low > at["gap_gib"] * GIB:
-            yield Hit(facts.lines(pool, after), {"gap": gap})
+            yield Hit(facts.lines(pool, after), {"gap": gap}, stake=gap.low)
         elif rest.low > at["gap_gib"] * GIB:
-            yield Hit(facts.lines(pool, after), {"gap": gap, "rest": rest, "table": table})
+            yield Hit(facts.lines(pool, after), {"gap": gap, "rest": rest, "table": table}, stake=rest.low)
 
 
 def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
@@ -371,7 +359,7 @@ def _pool_binds(facts: Facts) -> bool:
         return True
     from kvdiag.checks.binding import bindings
 
-    return bindings(facts).get("kv_pool", 0) >= 0.1
+    return bindings(facts.activity, facts.cap).get("kv_pool", 0) >= 0.1
 
 
 def print_resolution(facts: Facts, at: At) -> Iterator[Hit]:

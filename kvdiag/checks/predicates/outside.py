@@ -55,4 +55,4 @@ def card_is_larger(facts: Facts, at: At) -> Iterator[Hit]:
     missing = card.value - total
     if missing.low > at["missing_gib"] * GIB:
         values = {"source": card.source, "card": card.value, "total": total, "missing": missing}
-        yield Hit(facts.lines(facts.number("pre_model_load_memory")), values)
+        yield Hit(facts.lines(facts.number("pre_model_load_memory")), values, stake=missing.low)

@@ -46,7 +46,8 @@ def uneven_memory(facts: Facts, at: At) -> Iterator[Hit]:
             "when": _WHEN[name],
             "other": "" if name == "pre_model_load_memory" else None,
         }
-        yield Hit(facts.lines(least, most), values, level="warning" if gap.low >= at["warn_gib"] * GIB else "note")
+        level = "warning" if gap.low >= at["warn_gib"] * GIB else "note"
+        yield Hit(facts.lines(least, most), values, level=level, stake=gap.low)
         return
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from kvdiag.checks.activity import Batch, Retraction
-from kvdiag.checks.binding import bound_by
+from kvdiag.checks.binding import bound_by, nothing_waited
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
-from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
+ROOM = Fraction(9, 10)
+"""The share of the pool to plan with: requests that run still grow."""
 
 
 def _bound(facts: Facts, name: str) -> list[Batch]:
@@ -25,6 +27,24 @@ def _share(facts: Facts, found: list[Batch]) -> float:
     return len(found) / len(lines) if lines else 0.0
 
 
+def _sample(facts: Facts, found: list[Batch]) -> dict[str, Any]:
+    """How many of how many lines a statement rests on."""
+    lines = facts.activity.decode or facts.activity.prefill
+    return {"lines": len(found), "all": len(lines), "share": _share(facts, found)}
+
+
+def _range(found: list[Batch], name: str) -> tuple[int, int]:
+    """The least and the most of a number over these lines."""
+    values = [getattr(b, name) or 0 for b in found]
+    return min(values), max(values)
+
+
+def _usages(found: list[Batch]) -> tuple[Fraction, Fraction] | None:
+    """The lowest and the highest usage that these lines print."""
+    printed = [(b.usage.low + b.usage.high) / 2 if b.usage.low else b.usage.low for b in found if b.usage is not None]
+    return (min(printed), max(printed)) if printed else None
+
+
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -35,26 +55,50 @@ def retractions(facts: Facts, at: At) -> Iterator[Hit]:
     if not found:
         return
     gained = [r.gained for r in found if r.gained is not None]
-    held = facts.activity.tokens_per_request
-    running = max((b.running or 0 for b in facts.activity.decode), default=0)
-    seconds = _span(found)
+    seconds, moment = _span(found), _just_before(facts, found[0])
     values: dict[str, Any] = {
         "events": len(found),
         "requests": sum(r.requests for r in found),
         "seconds": seconds if seconds else None,
-        "gained": Interval.of(min(gained), max(gained), "tokens") if gained else None,
-        "running": running or None,
-        "each": max(held) if held else None,
+        "gained": (min(gained), max(gained)) if gained else None,
         "tokens": facts.pool_tokens,
         "before": found[0].ratio_before,
         "after": found[0].ratio_after,
         "s": "s" if len(found) > 1 else "",
+        "several": "" if len(found) > 1 else None,
+        "one": "" if len(found) == 1 else None,
     }
-    pool = facts.pool_tokens
-    if pool is not None and held and running:
-        fits = int(pool.low / max(held) * at["room"])
-        values["fits"] = fits if 0 < fits < running else None
+    if moment is not None:
+        values |= moment
     yield Hit(tuple(r.line for r in found[:8]), values)
+
+
+def _just_before(facts: Facts, retraction: Retraction) -> dict[str, Any] | None:
+    """The last decode line before a retraction (the first one after, where there is none): all its figures are of one moment.
+
+    And, from the line whose requests were the largest on average, how many of those would fit with room to spare.
+    """
+    told = [b for b in facts.activity.decode if b.tokens and b.running]
+    if not told:
+        return None
+    moment = next((b for b in reversed(told) if b.line < retraction.line), told[0])
+    assert moment.tokens is not None
+    assert moment.running is not None
+    largest = max(told, key=lambda b: (b.tokens or 0) / (b.running or 1))
+    most = (largest.tokens or 0) / (largest.running or 1)
+    pool = facts.pool_tokens
+    fits = int(pool.low / Fraction(most) * ROOM) if pool is not None else 0
+    return {
+        "line": moment.line,
+        "earlier": "" if moment.line < retraction.line else None,
+        "later": "" if moment.line > retraction.line else None,
+        "running": moment.running,
+        "held": moment.tokens,
+        "each": moment.tokens / moment.running,
+        "largest": most,
+        "largest_line": largest.line,
+        "fits": fits if 0 < fits < moment.running else None,
+    }
 
 
 def _span(found: list[Retraction]) -> float | None:
@@ -74,7 +118,8 @@ def saw_tooth(facts: Facts, at: At) -> Iterator[Hit]:
     if len(jumps) < at["jumps"] or len(fell) < at["jumps"] - 1:
         return
     lows, highs = [before for before, _ in ratios], [after for _, after in ratios]
-    yield Hit(tuple(r.line for r in facts.activity.retractions[:8]), {"jumps": len(jumps), "low": min(lows), "high": max(highs)})
+    values = {"jumps": len(jumps), "events": len(ratios), "low": min(lows), "high": max(highs)}
+    yield Hit(tuple(r.line for r in facts.activity.retractions[:8]), values)
 
 
 def retraction_failed(facts: Facts, at: At) -> Iterator[Hit]:
@@ -90,19 +135,13 @@ def pool_bound(facts: Facts, at: At) -> Iterator[Hit]:
     if not found or _share(facts, found) < at["share"] or len(found) < at["lines"]:
         return
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
-    running, queued = [b.running or 0 for b in found], [b.queued or 0 for b in found]
-    usages = [b.usage for b in found if b.usage is not None]
     pool, each = facts.pool_tokens, _mean(held)
     values: dict[str, Any] = {
-        "lines": len(found),
-        "share": _share(facts, found),
-        "least": min(running),
-        "most": max(running),
-        "queued": max(queued),
-        "low": min((u.low + u.high) / 2 for u in usages),
-        "high": max((u.low + u.high) / 2 for u in usages),
+        **_sample(facts, found),
+        "running": _range(found, "running"),
+        "queued": max(b.queued or 0 for b in found),
+        "usage": _usages(found),
         "each": each,
-        "cap": facts.cap,
         "tokens": pool,
         "holds": int(float(pool.low) / each) if pool and each else None,
     }
@@ -119,8 +158,8 @@ def held_by_running(facts: Facts, at: At) -> Iterator[Hit]:
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
     values = {
         "usage": found[-1].usage,
-        "least": min(b.running or 0 for b in found),
-        "most": max(b.running or 0 for b in found),
+        "running": _range(found, "running"),
+        "lines": len(found),
         "each": _mean(held),
         "tokens": facts.pool_tokens,
     }
@@ -139,17 +178,16 @@ def cap_bound(facts: Facts, at: At) -> Iterator[Hit]:
         "cap": facts.cap,
         "usage": usage,
         "queued": max(b.queued or 0 for b in found),
-        "lines": len(found),
-        "share": _share(facts, found),
+        **_sample(facts, found),
         "each": max(held) if held else None,
-        "holds": int(pool.low / max(held)) if pool and held else None,
+        "holds": int(pool.low / Fraction(max(held))) if pool and held else None,
         "states": facts.whole("max_mamba_cache_size"),
     }
     yield Hit(tuple(b.line for b in found[:6]), values)
 
 
-def near_the_cap(facts: Facts, at: At) -> Iterator[Hit]:
-    """Many requests run at low usage and the cap is not in the log: the count, not KV, is near its limit."""
+def many_at_low_usage(facts: Facts, at: At) -> Iterator[Hit]:
+    """Many requests run at low usage, and the log tells neither the queue nor the cap: KV is not what limits."""
     if facts.cap is not None or any(b.queued is not None for b in facts.activity.batches):
         return
     found = [
@@ -171,20 +209,53 @@ def conservative(facts: Facts, at: At) -> Iterator[Hit]:
     ]
     if len(found) < at["lines"] or _share(facts, found) < at["share"] or facts.activity.retractions:
         return
-    if _is_prefill_busy(facts) or facts.cap is None:
+    if _is_prefill_busy(facts) or facts.cap is None or _no_room_for_another(facts, found) is not None:
         return
-    usage = [b.usage for b in found if b.usage is not None]
+    told = facts.arg("schedule_conservativeness")
+    low = isinstance(told, (int, float)) and told < 1
     values = {
-        "lines": len(found),
-        "share": _share(facts, found),
+        **_sample(facts, found),
         "queued": max(b.queued or 0 for b in found),
         "cap": facts.cap,
         "running": max(b.running or 0 for b in found),
-        "low": min(u.low for u in usage),
-        "high": max(u.high for u in usage),
-        "conservativeness": facts.arg("schedule_conservativeness"),
+        "usage": _usages(found),
+        "now": told if told is not None and not low else None,
+        "low": told if low else None,
     }
     yield Hit(tuple(b.line for b in found[:6]), values)
+
+
+def reserve_was_used(facts: Facts, at: At) -> Iterator[Hit]:
+    """Requests waited with room in the pool that the running ones went on to fill: the reserve was needed."""
+    found = [b for b in _bound(facts, "admission_reserve") if b.usage is not None and (b.running or 0) > 0]
+    if len(found) < at["lines"] or _share(facts, found) < at["share"] or facts.activity.retractions:
+        return
+    fullest = _no_room_for_another(facts, found)
+    if fullest is None or _is_prefill_busy(facts):
+        return
+    values = {
+        **_sample(facts, found),
+        "queued": max(b.queued or 0 for b in found),
+        "running": fullest.running,
+        "held": fullest.tokens,
+        "each": (fullest.tokens or 0) / (fullest.running or 1),
+        "line": fullest.line,
+        "tokens": facts.pool_tokens,
+        "usage": _usages(found),
+    }
+    yield Hit((fullest.line, *(b.line for b in found[:5])), values)
+
+
+def _no_room_for_another(facts: Facts, found: list[Batch]) -> Batch | None:
+    """The fullest of these lines, where one more request as large as its requests on average would not fit the pool."""
+    told = [b for b in found if b.tokens and b.running]
+    pool = facts.pool_tokens
+    if not told or pool is None:
+        return None
+    fullest = max(told, key=lambda b: b.tokens or 0)
+    assert fullest.tokens is not None
+    assert fullest.running is not None
+    return fullest if pool.high - fullest.tokens < Fraction(fullest.tokens, fullest.running) else None
 
 
 def _is_prefill_busy(facts: Facts) -> bool:
@@ -326,7 +397,7 @@ def without_graph(facts: Facts, at: At) -> Iterator[Hit]:
 def arrivals_bound(facts: Facts, at: At) -> Iterator[Hit]:
     """Nothing ever waited: the server could have held more."""
     decode = facts.activity.decode
-    if len(decode) < at["lines"] or any(b.queued or b.queued is None for b in decode) or facts.activity.retractions:
+    if len(decode) < at["lines"] or not nothing_waited(facts.activity):
         return
     usages = [b.usage.high for b in decode if b.usage is not None]
     if not usages or max(usages) >= at["usage"]:

@@ -45,4 +45,4 @@ def draft_pool(facts: Facts, at: At) -> Iterator[Hit]:
         "unknown": "" if inside is None else None,
         "weights": weights.interval if weights else None,
     }
-    yield Hit(facts.lines(target, pool), values)
+    yield Hit(facts.lines(target, pool), values, stake=pool.interval.low)
