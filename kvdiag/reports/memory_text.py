@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from kvdiag.checks.memory import Ledger, Part
 from kvdiag.quantity import Interval

@@ -1,0 +1,104 @@
+"""Findings together: causes before what they explain, no advice against the limit that binds, figures of one moment."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvdiag.checks.binding import FULL
+from kvdiag.checks.findings import documents, rules
+from kvdiag.checks.samples import findings_in
+
+CAPACITY = (
+    "[2026-01-05 10:00:20 TP0] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+    "max_running_requests={cap}, context_len={context}, available_gpu_mem=40.81 GB"
+)
+ARGUMENTS = (
+    "[2026-01-05 10:00:00] server_args=ServerArgs(model_path='/models/x', tp_size=1, mem_fraction_static=0.5, "
+    "max_total_tokens={tokens}, page_size=1, device='cuda')"
+)
+MEMORY = """\
+[2026-01-05 10:00:09 TP0] Load weight begin. avail mem=78.00 GB
+[2026-01-05 10:00:19 TP0] Load weight end. elapsed=9.00 s, type=LlamaForCausalLM, avail mem=62.00 GB, mem usage=16.00 GB."""
+DECODE = (
+    "[2026-01-05 10:10:{second:02d} TP0] Decode batch, #running-req: {running}, #token: {held}, token usage: {usage:.2f}, "
+    "cuda graph: True, gen throughput (token/s): 100.00, #queue-req: {queued}"
+)
+RETRACT = (
+    "[2026-01-05 10:10:{second:02d} TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1, "
+    "#new_tokens_gained: 40, #new_token_ratio: 0.0980 -> 0.3487"
+)
+MORE_MEMORY = re.compile(
+    r"(larger|raise|a bigger) --mem-fraction-static|--mem-fraction-static 0|FP8 KV cache|more GPUs|fp8_e4m3", re.I
+)
+
+MOMENTS = st.lists(st.tuples(st.integers(1, 16), st.floats(0.02, 1), st.integers(0, 30), st.booleans()), min_size=1, max_size=14)
+
+
+def log(tokens, cap, context, moments, capped):
+    lines = [ARGUMENTS.format(tokens=tokens)] if capped else []
+    lines += [*MEMORY.splitlines(), CAPACITY.format(tokens=tokens, cap=cap, context=context)]
+    for second, (running, usage, queued, retracts) in enumerate(moments):
+        held = max(running, int(tokens * usage))
+        lines.append(DECODE.format(second=second, running=running, held=held, usage=held / tokens, queued=queued))
+        if retracts:
+            lines.append(RETRACT.format(second=second))
+    return "\n".join(lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(500, 20000), st.integers(1, 64), st.sampled_from([1024, 4096, 32768]), MOMENTS)
+def test_where_a_cap_decides_the_pool_it_is_said_first_and_nothing_advises_more_memory(tokens, cap, context, moments):
+    found = findings_in(log(tokens, cap, context, moments, capped=True))
+    codes = [finding.code for finding in found]
+    explained = next(rule.explains for rule in rules() if rule.code == "KV310")
+    assert "KV310" in codes
+    assert not set(codes[: codes.index("KV310")]) & set(explained)
+    for finding in found:
+        assert finding.gain is None, finding.code
+        assert not MORE_MEMORY.search(finding.advice), finding
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(500, 20000), st.integers(1, 64), MOMENTS)
+def test_the_figures_of_a_retraction_are_of_one_line(tokens, cap, moments):
+    text = log(tokens, cap, 1024, moments, capped=False)
+    for finding in findings_in(text):
+        if finding.code != "KV501":
+            continue
+        line, running, held, each = (
+            int(figure.replace(",", ""))
+            for figure in re.search(
+                r"\(line (\d+)\) ([\d,]+) requests ran and held ([\d,]+) tokens, ([\d,]+) each", finding.message
+            ).groups()
+        )
+        printed = text.splitlines()[line - 1]
+        assert f"#running-req: {running}, #token: {held}," in printed
+        assert each == round(held / running)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(500, 20000), st.integers(1, 64), MOMENTS)
+def test_a_full_pool_and_a_reserve_too_large_are_never_said_of_the_same_lines(tokens, cap, moments):
+    by_code = {finding.code: finding for finding in findings_in(log(tokens, cap, 1024, moments, capped=False))}
+    assert not {"KV504", "KV523"} <= set(by_code)
+    if "KV203" in by_code:
+        usages = [held for _, held, queued, _ in moments if queued]
+        assert max(usages) >= FULL - 0.01
+
+
+@pytest.mark.parametrize("rule", [rule for rule in rules() if rule.explains], ids=lambda rule: rule.code)
+def test_a_cause_explains_findings_that_exist_and_none_that_explains_it(rule):
+    for code in rule.explains:
+        assert code in documents()
+        assert rule.code not in next(other.explains for other in rules() if other.code == code)
+
+
+def test_nothing_waited_and_a_cap_do_not_contradict_each_other():
+    calm = [(3, 0.1, 0, False)] * 12
+    said = {finding.code: finding.advice for finding in findings_in(log(9000, 64, 1024, calm, capped=True))}
+    assert "No memory setting" in said["KV517"]
+    assert "the cap costs nothing now" in said["KV310"]
