@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["KvdiagError", "explain", "parse_line", "size", "timeline"]
+__all__ = ["KvdiagError", "explain", "parse_line", "review", "size", "timeline"]
 __version__ = "0.1.0"
 
 from kvdiag.errors import KvdiagError
 
 if TYPE_CHECKING:
-    from kvdiag.api import explain, parse_line, size, timeline
+    from kvdiag.api import explain, parse_line, review, size, timeline
 
 
 def __getattr__(name: str) -> Any:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis as _Diagnosis
 from kvdiag.frozen import values_of
-from kvdiag.sizing import Sizing
+from kvdiag.sizing import Sizing as _Sizing
 
 if TYPE_CHECKING:
     import pandas
 
+    from kvdiag.postmortem import Postmortem as _Postmortem
+    from kvdiag.postmortem.model import Review
+
 
 class Diagnosis(_Diagnosis):
-    """The content of ``kvdiag explain`` as objects; notebooks show it as Markdown."""
+    """The content of ``kvdiag explain`` as objects; notebooks show its page, or Markdown where they show no HTML."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``kvdiag explain``."""
@@ -23,10 +26,63 @@ class Diagnosis(_Diagnosis):
 
         return to_dict(self)
 
+    def _repr_html_(self) -> str:
+        from kvdiag.postmortem import Postmortem
+        from kvdiag.reports.notebook import framed
+
+        return framed(Postmortem(self, [None] * len(self.starts)))
+
     def _repr_markdown_(self) -> str:
         from kvdiag.reports.markdown_report import render
 
         return render(self)
+
+
+class Postmortem:
+    """The content of ``kvdiag postmortem``: `diagnosis`, and for each of its starts a review (None without scheduler lines).
+
+    Notebooks show its page, with charts over time that zoom.
+    """
+
+    def __init__(self, found: _Postmortem) -> None:
+        self._found = found
+
+    @property
+    def diagnosis(self) -> _Diagnosis:
+        """What ``kvdiag explain`` says of the same logs."""
+        return self._found.diagnosis
+
+    @property
+    def reviews(self) -> list[Review | None]:
+        """What each start did over time: its phases and totals."""
+        return self._found.reviews
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``kvdiag postmortem``."""
+        from kvdiag.reports.postmortem_json import to_dict
+
+        return to_dict(self._found)
+
+    def _repr_html_(self) -> str:
+        from kvdiag.reports.notebook import framed
+
+        return framed(self._found)
+
+    def _repr_markdown_(self) -> str:
+        from kvdiag.reports.postmortem_markdown import render
+
+        return render(self._found)
+
+
+class Sizing(_Sizing):
+    """What ``kvdiag size`` computes; notebooks show it as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from kvdiag.reports.notebook import table
+
+        return table({name: value for name, value in self.to_dict().items() if name not in ("schema", "terms")})
 
 
 def explain(
@@ -37,6 +93,15 @@ def explain(
 
     found = run([str(log)], config=config, model=model, release=release, source=source)
     return Diagnosis(**values_of(found))
+
+
+def review(
+    log: str | Sequence[str], *, config: str | None = None, model: str | None = None, release: str | None = None
+) -> Postmortem:
+    """What each server start in a log (or in several) did over time, and which limit bound when; see ``kvdiag postmortem``."""
+    from kvdiag.pipeline import postmortem
+
+    return Postmortem(postmortem(_paths(log), config=config, model=model, release=release))
 
 
 def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
@@ -95,7 +160,8 @@ def size(
 
     device = requested_device(gpu, gpu_mem_mib, compute_capability)
     memory = (available_gpu_memory, pre_model_load_memory)
-    return requested_size(config, release, args or {}, memory, device, draft_config)
+    sized = requested_size(config, release, args or {}, memory, device, draft_config)
+    return Sizing(**values_of(sized))
 
 
 def timeline(log: str | Sequence[str]) -> pandas.DataFrame:
@@ -107,4 +173,8 @@ def timeline(log: str | Sequence[str]) -> pandas.DataFrame:
     """
     from kvdiag.rows.frame import frame
 
-    return frame([str(log)] if isinstance(log, (str, os.PathLike)) else [str(path) for path in log])
+    return frame(_paths(log))
+
+
+def _paths(log: str | Sequence[str]) -> list[str]:
+    return [str(log)] if isinstance(log, (str, os.PathLike)) else [str(path) for path in log]
