@@ -7,6 +7,9 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+from kvdiag.cli.main import COMMANDS
 from tests.conftest import ROOT
 
 
@@ -35,6 +38,20 @@ def test_the_picture_of_the_readme_is_what_its_script_makes(tmp_path):
     assert done.returncode == 0, done.stderr
     committed = (ROOT / "docs" / "explain.svg").read_text(encoding="utf-8")
     assert done.stdout == committed, "run python docs/picture.py"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="every Python words argparse's help a little otherwise")
+def test_the_manual_page_is_what_its_script_makes(tmp_path):
+    pytest.importorskip("argparse_manpage")
+    script = "import sys; sys.path.insert(0, 'docs'); import manual; sys.stdout.write(manual.manual())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, encoding="utf-8", cwd=ROOT, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    committed = (ROOT / "docs" / "kvdiag.1").read_text(encoding="utf-8")
+    assert done.stdout == committed, "run python docs/manual.py"
+    assert all(f"kvdiag {name}" in committed for name in COMMANDS)
 
 
 def test_the_files_the_recipes_name_exist():

@@ -30,6 +30,7 @@ def test_the_wheel_holds_every_rule_and_no_test(built):
     rules = {f"kvdiag/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "rules").rglob("*.toml")}
     assert rules <= names
     assert "kvdiag/py.typed" in names
+    assert any(name.endswith(".data/data/share/man/man1/kvdiag.1") for name in names)
     assert not [name for name in names if name.startswith(("tests/", "fixtures/"))]
 
 

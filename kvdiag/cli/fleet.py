@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "urls", nargs="+", metavar="URL", help="files, globs, folders; s3://, gs://, hf://, http(s):// with fsspec"
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder for servers.parquet and report.md")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="default: %(default)s")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one a processor")
     parser.add_argument("--scheduler", metavar="tcp://HOST:PORT", help="a Dask scheduler to run on instead")
 
 

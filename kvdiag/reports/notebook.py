@@ -24,8 +24,9 @@ def framed(postmortem: Postmortem) -> str:
 
 def table(values: dict[str, Any]) -> str:
     """A row a value; what is None is left out."""
+    left = 'style="text-align: left"'
     rows = [
-        f'<tr><th style="text-align: left">{html.escape(name)}</th><td style="text-align: left">{html.escape(_told(value))}</td></tr>'
+        f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(_told(value))}</td></tr>"
         for name, value in values.items()
         if value not in (None, (), {}, "")
     ]
