@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -15,13 +16,22 @@ from kvdiag.lines import read_records
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.models.config import config_from
 from kvdiag.models.geometry import geometry_of
+from kvdiag.outside.gpu import read_gpu
+from kvdiag.outside.metrics import read_metrics
+from kvdiag.outside.server_info import read_server_info
 from kvdiag.reading import Input, Line
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Memory, ServerArguments, size
+from kvdiag.source import code_path
+from kvdiag.source.archive import MemoryStore
 from kvdiag.source.evaluate import Evaluator, exactly
+from kvdiag.source.find_line import find_line
+from kvdiag.source.origins import Walker
+from kvdiag.source.parsed import Parsed
 from kvdiag.source.syntax import parse
+from kvdiag.source.tree import SourceTree
 from kvdiag.starts import assemble
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, ROOT
 
 Target = Callable[[bytes], None]
 
@@ -111,8 +121,59 @@ def evaluator(data: bytes) -> None:
         Evaluator(known).value(node.children[0] if node.children else node)
 
 
+TREE = ROOT / "tests" / "data" / "tree" / "python" / "sglang"
+
+
+@lru_cache(maxsize=1)
+def _small_tree() -> dict[str, bytes]:
+    return {str(path.relative_to(TREE)): path.read_bytes() for path in sorted(TREE.rglob("*.py"))}
+
+
+def tree(data: bytes) -> None:
+    """A source tree, one file of which is arbitrary: the first byte chooses it, the first line is a log line to look for."""
+    first, _, content = data[1:].partition(b"\n")
+    files = dict(_small_tree())
+    files[sorted(files)[(data[0] if data else 0) % len(files)]] = content
+    opened = SourceTree("fuzz", "sdist", "sglang", MemoryStore(files, []))
+    parsed = Parsed(opened)
+    for number in ("max_total_num_tokens", "bytes_per_token"):
+        code_path(opened, number)
+    for candidate in find_line(parsed, first.decode("utf-8", "replace")):
+        for hole, _ in candidate.fit.values:
+            if hole.node is not None:
+                Walker(parsed).origins(candidate.message.file, hole.node)
+
+
+def outside(data: bytes) -> None:
+    """The answer of a server, its metrics, and what the GPU's tools print."""
+    with tempfile.NamedTemporaryFile(prefix="kvdiag-fuzz-") as file:
+        file.write(data)
+        file.flush()
+        for read in (read_server_info, read_metrics, read_gpu):
+            try:
+                read(file.name)
+            except KvdiagError:
+                continue
+
+
+def rows(data: bytes) -> None:
+    """The fast path, which learns the lines' shapes and then walks them in C: as many rows as the strict rules find."""
+    from kvdiag.lines.chunk import Texts, of_records
+    from kvdiag.lines.scan import Scanner
+    from kvdiag.reading.blocks import Block, lines_of
+    from kvdiag.reading.unwrap import Unwrapper
+
+    text = data + b"\n"
+    scanner = Scanner(lambda record: record.family is None, Input("fuzz"))
+    scanner.scan(Block(text, 0))
+    found = scanner.scan(Block(text, len(text))).rows
+    seen, unwrapper = Input("fuzz"), Unwrapper()
+    lines_of_text = (line for number, raw in enumerate(data.split(b"\n"), 1) for line in lines_of(raw, number, seen, unwrapper))
+    assert len(found) == len(of_records(read_records(lines_of_text), {}, Texts()))
+
+
 TARGETS: dict[str, Target] = {
-    target.__name__: target for target in (lines, arguments, config, blocks, policy, baseline, evaluator)
+    target.__name__: target for target in (lines, rows, arguments, config, blocks, policy, baseline, evaluator, tree, outside)
 }
 
 
@@ -146,6 +207,20 @@ def seeds(name: str) -> Iterator[bytes]:
         for path in FIXTURES.glob("gate/**/*.json"):
             yield path.read_bytes()
         yield _BASELINE
+        return
+    if name == "tree":
+        for index, content in enumerate(_small_tree().values()):
+            yield bytes([index]) + b"KV Cache is allocated. #tokens: 8, K size: 1.00 GB, V size: 1.00 GB\n" + content[:8000]
+        return
+    if name == "outside":
+        for pattern in ("*server_info*", "*metrics*", "*smi*"):
+            for path in FIXTURES.rglob(pattern):
+                if path.is_file():
+                    yield path.read_bytes()[:8000]
+        yield b'{"max_total_num_tokens": 7, "server_args": {"tp_size": 2}}'
+        yield b'sglang:max_total_num_tokens{model_name="a"} 4096.0\n'
+        yield b"|  40MiB / 81559MiB |\n|    0   N/A  N/A      1234      C   vllm                            70000MiB |\n"
+        yield b"GPU[0]\t\t: VRAM Total Memory (B): 206141652992\n"
         return
     for path in [*FIXTURES.glob("scenarios/*/server.log"), *FIXTURES.glob("real/*/server.log")]:
         text = path.read_bytes()
