@@ -30,6 +30,9 @@ def cache_dir() -> str:
 USER_ROOMS = ("lines",)
 """Kinds of rules a user's own folder may add to: those whose files are checked key by key."""
 
+LARGEST_FILE = 4 << 20
+"""Bytes of one rule file; the largest shipped one has a fiftieth of it."""
+
 _user_folders: list[str] = []
 
 
@@ -48,9 +51,13 @@ def add_folder(path: str) -> None:
 
 def read_toml(path: str) -> Document:
     """One rule file. Raises RuleError with path, line and column where it is not TOML."""
+    import stat
     import tomllib
 
     try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+            raise RuleError(f"{path}:1:1: no plain file of at most {LARGEST_FILE:,} bytes, so no rule file")
         with open(path, encoding="utf-8") as file:
             return tomllib.loads(file.read())
     except tomllib.TOMLDecodeError as error:
@@ -58,6 +65,8 @@ def read_toml(path: str) -> Document:
         raise RuleError(f"{path}:{told[2]}:{told[3]}: {told[1]}" if told else f"{path}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}: {error}") from None
+    except RecursionError:
+        raise RuleError(f"{path}:1:1: nested too deeply for a rule file") from None
 
 
 def load(room: str, build: Callable[[list[Document]], Any] | None = None) -> Any:

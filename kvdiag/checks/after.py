@@ -91,6 +91,8 @@ def _request_table(inputs: CheckInputs, arithmetic: Arithmetic) -> Interval | No
     asked = inputs.arguments.max_running_requests or 0
     replicas = inputs.arguments.dp_size if inputs.arguments.enable_dp_attention else 1
     if requests is not None and context is not None and isinstance(requests.value, int) and isinstance(context.value, int):
+        if min(requests.value, context.value) < 0:
+            return None
         most = max(requests.value, asked // replicas) + 1
         return _rows(requests.value, most, context.value, context.value)
     contexts = {s.context for release in inputs.candidates() if (s := arithmetic.settings(release)) is not None}

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kvdiag.checks.activity import Activity
-from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.inputs import CheckInputs, possible
 from kvdiag.checks.limits import request_cap
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
 from kvdiag.checks.model import Check, Limits
@@ -40,8 +40,9 @@ class Facts:
         return self.inputs.start
 
     def arg(self, name: str) -> Any:
-        """A server argument as the log states it, None where it does not."""
-        return self.start.server_args.get(name)
+        """A server argument as the log states it, None where it does not or no server could run with it."""
+        value = self.start.server_args.get(name)
+        return value if possible(name, value) else None
 
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds in the order of the log."""

@@ -105,14 +105,14 @@ def _text(value: Any) -> str | None:
 
 def _arguments(start: Start) -> ServerArguments:
     """The arguments, with what later lines state in place of what was asked for, and ranks counted where no line tells."""
-    arguments = ServerArguments.of({name: value for name, value in start.server_args.items() if _possible(name, value)})
+    arguments = ServerArguments.of({name: value for name, value in start.server_args.items() if possible(name, value)})
     found: dict[str, Any] = {}
     for name in ("kv_cache_dtype", "dtype"):
         number = start.first(name, role="target")
         if number is not None and isinstance(number.value, str) and not _same_family(getattr(arguments, name), number.value):
             found[name] = number.value
     context = start.first("context_len")
-    if context is not None and isinstance(context.value, int) and _possible("context_length", context.value):
+    if context is not None and isinstance(context.value, int) and possible("context_length", context.value):
         found["context_length"] = context.value
     for name, tag in (("tp_size", "TP"), ("pp_size", "PP"), ("dp_size", "DP")):
         if name not in start.server_args:
@@ -128,15 +128,20 @@ def _same_family(asked: str, printed: str) -> bool:
     return asked in _FAMILIES and printed.startswith(_FAMILIES[asked])
 
 
-def _possible(name: str, value: Any) -> bool:
+_NUMBERS = ("mem_fraction_static", "context_length", "schedule_conservativeness")
+_COUNTS = ("max_", "speculative_num_")
+
+
+def possible(name: str, value: Any) -> bool:
     """Whether a server could run with this value: a damaged log states others."""
     if isinstance(value, bool):
-        return name not in ("mem_fraction_static", "context_length") and not name.endswith("_size")
+        return name not in _NUMBERS and not name.endswith("_size") and not name.startswith(_COUNTS)
     if name.endswith("_size") or name == "context_length":
         return not isinstance(value, (int, float)) or 1 <= value <= 10**9
     if name == "mem_fraction_static":
         return not isinstance(value, (int, float)) or 0 < value <= 1
-    return not isinstance(value, (int, float)) or abs(value) <= 10**12
+    least = 0 if name.startswith(_COUNTS) or name in _NUMBERS else -(10**12)
+    return not isinstance(value, (int, float)) or least <= value <= 10**12
 
 
 def _tag(rank: str, tag: str) -> int:

@@ -154,7 +154,7 @@ def pool_gap(inputs: CheckInputs, rank: str) -> Interval | None:
 def context_length(inputs: CheckInputs) -> int | None:
     """The context length in force: printed, given as an argument, or the model's own."""
     stated = inputs.start.first("context_len")
-    if stated is not None and isinstance(stated.value, int):
+    if stated is not None and isinstance(stated.value, int) and stated.value > 0:
         return stated.value
     if inputs.arguments.context_length:
         return inputs.arguments.context_length

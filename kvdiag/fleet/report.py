@@ -10,7 +10,7 @@ from typing import Any
 
 from kvdiag.errors import InputError
 from kvdiag.fleet.activity import Activity
-from kvdiag.reports.safe import safe
+from kvdiag.reports.markdown_report import escaped
 
 RANKED = 25
 FEWEST_PEERS = 5
@@ -92,19 +92,29 @@ def write(summaries: list[Row], folder: str) -> tuple[str, str]:
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in kinds.items()])
     arrays = [pa.array([_typed(row[name], kind) for row in rows], pa.type_for_alias(kind)) for name, kind in kinds.items()]
     paths = os.path.join(folder, "servers.parquet"), os.path.join(folder, "report.md")
+    beside = [f"{path}.{os.getpid()}.tmp" for path in paths]
     try:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), paths[0] + ".tmp", store_schema=False)
-        os.replace(paths[0] + ".tmp", paths[0])
-        with open(paths[1] + ".tmp", "w", encoding="utf-8", newline="\n") as file:
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), beside[0], store_schema=False)
+        with open(beside[1], "w", encoding="utf-8", newline="\n") as file:
             file.write(render(summaries, rows))
-        os.replace(paths[1] + ".tmp", paths[1])
+        for made, path in zip(beside, paths, strict=True):
+            os.replace(made, path)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    finally:
+        for made in beside:
+            if os.path.exists(made):
+                os.unlink(made)
     return paths
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """A server argument may be of any type in a damaged log; what is not of the column's type is none."""
+    """A server argument may be of any type in a damaged log; what is not of the column's type is none.
+
+    The bytes of a file name that are no text are shown as escapes.
+    """
+    if kind == "string" and isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
     wanted: Any = {"int64": int, "double": (int, float), "string": str}[kind]
     fits = isinstance(value, wanted) and not isinstance(value, bool)
     return value if fits and (kind != "int64" or -(2**63) <= value < 2**63) else None
@@ -150,8 +160,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "?"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        text = safe(str(value), 300).replace("\n", " ")
-        return "".join(f"\\{mark}" if mark in "\\`*_[]|#" else {"<": "&lt;", "&": "&amp;"}.get(mark, mark) for mark in text)
+        return escaped(str(value)[:300])
     return f"{value:,}"
 
 

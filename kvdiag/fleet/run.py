@@ -12,7 +12,7 @@ from typing import Any
 
 from kvdiag import __version__
 from kvdiag.errors import InputError
-from kvdiag.fleet.sources import Source
+from kvdiag.fleet.sources import Source, shown_url
 from kvdiag.fleet.summary import summarise
 
 JOURNAL = "summaries.jsonl"
@@ -39,26 +39,26 @@ def run(
     again. `done` is told how many logs are finished. Raises InputError where the folder or the cluster cannot be used.
     """
     path = os.path.join(folder, JOURNAL)
-    kept = {source.url: summary for source, summary in _journal(path, sources)}
-    missing = [source for source in sources if source.url not in kept]
+    kept = {shown_url(source.url): summary for source, summary in _journal(path, sources)}
+    missing = [source for source in sources if shown_url(source.url) not in kept]
     batches = [missing[at : at + _TOGETHER] for at in range(0, len(missing), _TOGETHER)]
     try:
         os.makedirs(folder, exist_ok=True)
         with open(path, "a", encoding="utf-8") as journal:
             for summary in _each(batches, processes, scheduler):
                 kept[summary["url"]] = summary
-                journal.write(json.dumps({"kvdiag": __version__, **summary}, ensure_ascii=False) + "\n")
+                journal.write(json.dumps({"kvdiag": __version__, **summary}) + "\n")
                 journal.flush()
                 if done is not None:
                     done(len(kept))
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    return [kept[source.url] for source in sources]
+    return [kept[shown_url(source.url)] for source in sources]
 
 
 def _journal(path: str, sources: list[Source]) -> Iterator[tuple[Source, Summary]]:
     """What an earlier run (or one that was broken off) found of logs that have not changed; errors are tried again."""
-    wanted = {(source.url, source.key): source for source in sources}
+    wanted = {(shown_url(source.url), source.key): source for source in sources}
     if not os.path.exists(path):
         return
     with open(path, encoding="utf-8", errors="replace") as journal:
@@ -110,7 +110,11 @@ def _alone(source: Source) -> Summary:
         with ProcessPoolExecutor(1, CONTEXT) as pool:
             return pool.submit(summarise_all, [source]).result()[0]
     except BrokenProcessPool:
-        return {"url": source.url, "key": source.key, "error": "the process that read this log was killed (out of memory?)"}
+        return {
+            "url": shown_url(source.url),
+            "key": source.key,
+            "error": "the process that read this log was killed (out of memory?)",
+        }
 
 
 def _on_cluster(batches: Batches, scheduler: str) -> Iterator[Summary]:
@@ -130,5 +134,5 @@ def _on_cluster(batches: Batches, scheduler: str) -> Iterator[Summary]:
                 yield from future.result()
             else:
                 reason = f"the cluster could not read this log: {future.exception()}"
-                yield from ({"url": source.url, "key": source.key, "error": reason} for source in futures[future])
+                yield from ({"url": shown_url(source.url), "key": source.key, "error": reason} for source in futures[future])
             future.release()

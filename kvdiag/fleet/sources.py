@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +27,15 @@ class Source:
     key: str
 
 
+def shown_url(url: str) -> str:
+    """An address without what may be a secret: no user name or password, of a query or fragment only a checksum."""
+    if "://" not in url:
+        return url
+    scheme, _, rest = url.partition("://")
+    place, mark, query = re.sub(r"^[^/?#]*@", "", rest).partition("?")
+    return f"{scheme}://{place}" + (f"?{zlib.crc32(query.encode('utf-8', 'surrogatepass')):08x}" if mark else "")
+
+
 def find_sources(urls: list[str]) -> list[Source]:
     """The logs that `urls` name, each once, in order of name: files, globs, and all files under folders and prefixes.
 
@@ -36,7 +47,7 @@ def find_sources(urls: list[str]) -> list[Source]:
         for source in _remote(url) if "://" in url else _local(url):
             found.setdefault(source.url, source)
         if len(found) == before and not any(source.url.startswith(url) for source in found.values()):
-            raise InputError(f"{url}: no log here; give a file, a glob or a folder that holds logs")
+            raise InputError(f"{shown_url(url)}: no log here; give a file, a glob or a folder that holds logs")
     return [found[url] for url in sorted(found)]
 
 
@@ -70,7 +81,8 @@ def _remote(url: str) -> Iterator[Source]:
         for name in sorted(names):
             yield Source(url if name == path else system.unstrip_protocol(name), _key(system.info(name)))
     except Exception as error:
-        raise InputError(f"{url}: cannot be listed: {type(error).__name__}: {error}") from None
+        told = str(error).replace(url, shown_url(url))
+        raise InputError(f"{shown_url(url)}: cannot be listed: {type(error).__name__}: {told}") from None
 
 
 def _itself(path: str) -> list[str]:
@@ -81,12 +93,12 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise InputError(f"{url}: addresses need fsspec; install kvdiag[fleet]") from None
+        raise InputError(f"{shown_url(url)}: addresses need fsspec; install kvdiag[fleet]") from None
     try:
         opened: tuple[Any, str] = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise InputError(
-            f"{url}: cannot be opened: {error}; kvdiag[fleet] has s3; gs and hf need gcsfs, huggingface_hub"
+            f"{shown_url(url)}: cannot be opened: {error}; kvdiag[fleet] has s3; gs and hf need gcsfs, huggingface_hub"
         ) from None
     return opened
 

@@ -8,22 +8,23 @@ from typing import Any
 from kvdiag.checks import StartDiagnosis
 from kvdiag.errors import KvdiagError
 from kvdiag.fleet.activity import Activity
-from kvdiag.fleet.sources import Source, local_copy
+from kvdiag.fleet.sources import Source, local_copy, shown_url
 from kvdiag.frozen import plain_of
 from kvdiag.starts import Start
 
 
 def summarise(source: Source) -> dict[str, Any]:
     """The summary of one log; where it cannot be read or diagnosed, `error` says why and the rest is empty."""
-    row: dict[str, Any] = {"url": source.url, "key": source.key, "error": None}
+    shown = shown_url(source.url)
+    row: dict[str, Any] = {"url": shown, "key": source.key, "error": None}
     path = source.url
     try:
         with local_copy(source.url) as path:
             return row | _read(path)
     except KvdiagError as error:
-        return row | {"error": str(error).replace(path, source.url)}
+        return row | {"error": str(error).replace(path, shown)}
     except Exception as error:
-        return row | {"error": f"{type(error).__name__}: {error}"}
+        return row | {"error": f"{type(error).__name__}: {error}".replace(source.url, shown)}
 
 
 def _read(path: str) -> dict[str, Any]:

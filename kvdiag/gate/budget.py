@@ -81,7 +81,7 @@ def budget_of(snapshot: Snapshot) -> Budget | None:
         ranks=capacity.ranks,
         available=available,
         total=total,
-        fraction=Fraction(str(fraction)) if isinstance(fraction, int | float) else None,
+        fraction=Fraction(str(fraction)) if isinstance(fraction, int | float) and not isinstance(fraction, bool) else None,
         state=_state(snapshot),
         cell=cell_of(snapshot, page),
         pool=_interval(pool) if pool else None,

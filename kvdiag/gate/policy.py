@@ -231,7 +231,7 @@ class _Reader:
             if key not in ("code", "subject", "reason", "until"):
                 raise self.fail(f"[[suppress]] has no key {key!r}; there are code, subject, reason, until", "suppress", key)
         code, reason, until = entry.get("code"), entry.get("reason"), entry.get("until")
-        if code not in codes():
+        if not isinstance(code, str) or code not in codes():
             raise self.fail(f"[[suppress]] needs the code of a diagnostic, not {code!r}", "suppress", "code")
         if not isinstance(reason, str) or not reason.strip():
             raise self.fail(f"the suppression of {code} needs a reason", "suppress", "reason" if "reason" in entry else str(code))

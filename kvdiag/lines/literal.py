@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 _DEEPEST = 32
@@ -128,9 +129,13 @@ def _container(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _number(text: str) -> int | float | str:
+    """The number; text that Python reads as infinity, or that is too long for a number, stays text."""
     if len(text) > 40:
         return text
-    return float(text) if any(mark in text for mark in ".eE") else int(text)
+    if not any(mark in text for mark in ".eE"):
+        return int(text)
+    number = float(text)
+    return number if isfinite(number) else text
 
 
 def _unescape(found: re.Match[str]) -> str:

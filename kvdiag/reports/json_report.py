@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, Finding, StartDiagnosis
@@ -10,6 +11,10 @@ from kvdiag.frozen import names_of
 from kvdiag.quantity import Interval
 from kvdiag.reports.safe import inert_json, safe
 from kvdiag.starts import Number
+
+HIDDEN = "<hidden>"
+"""Stands for a secret among the server arguments, in every report and whether or not the rest is masked."""
+_SECRET = re.compile(r"(?:^|_)(?:api_key|password|hf_token|secret)$")
 
 
 def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -56,7 +61,7 @@ def _start(item: StartDiagnosis) -> dict[str, Any]:
             "evidence": list(release.evidence) if release else [],
             "contradiction": (release.contradiction or None) if release else None,
         },
-        "server_args": start.server_args,
+        "server_args": {name: HIDDEN if value and _SECRET.search(name) else value for name, value in start.server_args.items()},
         "model": _model(item),
         "numbers": [_number(number) for number in start.numbers],
         "checks": [_check(check) for check in item.checks],

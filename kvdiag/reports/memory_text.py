@@ -38,7 +38,7 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     yield paint.bold(f"Memory of {ledger.rank or 'the only rank'}{others}") + f": {memory(ledger.total)} free before loading"
     parts = sorted(ledger.parts, key=lambda part: _ORDER.index(part.part))
     cells = max(20, min(paint.width, 100) - 4)
-    yield "  " + "".join(_MARKS[part.part][0] * round(max(0.0, _middle(part.interval)) / total * cells) for part in parts)
+    yield "  " + "".join(_MARKS[part.part][0] * _cells(_middle(part.interval) / total, cells) for part in parts)
     before = ledger.total
     if ledger.context is not None:
         yield f"    process groups (before that) {memory(ledger.context.interval)}"
@@ -54,10 +54,15 @@ def _least_free(ledger: Ledger) -> Fraction:
 
 def _row(part: Part, before: Interval, total: float) -> str:
     mark, name = _MARKS[part.part]
-    start = round(max(0.0, 1 - _middle(before) / total) * _BAR)
-    length = round(max(0.0, _middle(part.interval)) / total * _BAR)
+    start = _cells(1 - _middle(before) / total, _BAR)
+    length = _cells(_middle(part.interval) / total, _BAR)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
     return f"  {mark} {name:<16} {memory(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
+
+
+def _cells(share: float, width: int) -> int:
+    """Characters for a share of the bar; a damaged log may state parts that are larger than the whole."""
+    return round(min(1.0, max(0.0, share)) * width)
 
 
 def _middle(interval: Interval) -> float:

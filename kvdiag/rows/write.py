@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROW_GROUP = 1 << 17
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""What begins a formula in a spreadsheet, and the full-width forms that some take for the same."""
 
 
 def write(tables: Iterable[pyarrow.Table], path: str) -> int:
@@ -169,25 +170,29 @@ def _csv(tables: Iterable[Any], path: str) -> int:
 
 def _guarded(table: Any) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     for index, item in enumerate(table.schema):
         if pa.types.is_string(item.type):
-            column = table.column(index)
-            risky = pc.is_in(pc.utf8_slice_codeunits(column, 0, 1), value_set=pa.array(_FORMULA))
-            guarded = pc.if_else(risky, pc.binary_join_element_wise("'", column, ""), column)
-            table = table.set_column(index, item, guarded)
+            held = table.column(index).combine_chunks().dictionary_encode()
+            inert = pa.array([None if text is None else inert_cell(text) for text in held.dictionary.to_pylist()], pa.string())
+            table = table.set_column(index, item, pa.DictionaryArray.from_arrays(held.indices, inert).cast(pa.string()))
     return table
 
 
+def inert_cell(text: str) -> str:
+    """`text` as a cell that no spreadsheet calculates and no terminal obeys."""
+    shown = "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+
+
 def _json(tables: Iterable[Any], path: str) -> int:
-    """An object a line; fields the line does not have are left out."""
+    """An object a line, in ASCII so that no terminal obeys it; fields the line does not have are left out."""
     rows = 0
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="ascii") as file:
         for table in tables:
             for row in table.to_pylist():
                 row["time"] = row["time"].isoformat(timespec="milliseconds") if row["time"] else None
-                file.write(json.dumps({name: value for name, value in row.items() if value is not None}, ensure_ascii=False))
-                file.write("\n")
+                text = json.dumps({name: value for name, value in row.items() if value is not None})
+                file.write(text.replace("\x7f", "\\u007f") + "\n")
             rows += table.num_rows
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -48,6 +49,7 @@ def lines(data: bytes) -> None:
 def arguments(data: bytes) -> None:
     """A server_args dump."""
     read, _ = parse_arguments(data.decode("utf-8", "replace"))
+    json.dumps(read, allow_nan=False)
     ServerArguments.of(read)
 
 
@@ -93,7 +95,7 @@ def blocks(data: bytes) -> None:
     from kvdiag.reading.source import _split
 
     seen = Input("fuzz")
-    joined = b"".join(piece for _, piece, _ in _split(io.BytesIO(data), seen))
+    joined = b"".join(piece for _, piece, *_ in _split(io.BytesIO(data), seen))
     assert len(joined) <= len(data)
 
 
@@ -119,6 +121,54 @@ def evaluator(data: bytes) -> None:
     known = {"x": exactly(7), "self.page_size": exactly(64)}
     for node in parse(data).children:
         Evaluator(known).value(node.children[0] if node.children else node)
+
+
+ODD_LITERALS = (
+    "[]", "{}", "'x'", "-5", "1e-300", "1e999", "0", "9" * 23, "True", "[[1]]", "<a>", "None", "{'a': [1]}", "nan", "",
+)  # fmt: skip
+_VALUE = re.compile(rb"(?<=[=:] )-?\d+(?:\.\d+)?|(?<==)(?:-?\d[\d.]*|'[^']*'|\w+)")
+
+
+def report(data: bytes) -> None:
+    """A whole log with some of its values replaced by odd ones, through every report and the gate.
+
+    The first byte chooses the log; then three bytes each choose a value and what stands in its place.
+    """
+    logs = _small_logs()
+    text = bytearray(logs[data[0] % len(logs)] if data else logs[0])
+    places = [found.span() for found in _VALUE.finditer(bytes(text))]
+    edits = {(data[at] * 256 + data[at + 1]) % len(places): data[at + 2] for at in range(1, min(len(data) - 2, 24), 3)}
+    for place in sorted(edits, reverse=True):
+        begin, end = places[place]
+        text[begin:end] = ODD_LITERALS[edits[place] % len(ODD_LITERALS)].encode()
+    reported(bytes(text))
+
+
+@lru_cache(maxsize=1)
+def _small_logs() -> list[bytes]:
+    logs = [*FIXTURES.glob("scenarios/*/server.log"), *FIXTURES.glob("real/*/server.log")]
+    return [text for path in sorted(logs) if len(text := path.read_bytes()) < 40_000]
+
+
+def reported(text: bytes) -> None:
+    """The log through every report, the JSON of which is valid, and through the gate."""
+    from kvdiag.gate import check, observe, write_baseline
+    from kvdiag.gate.difference import difference
+    from kvdiag.reports import diff_report, json_report, markdown_report, text_report
+
+    with tempfile.NamedTemporaryFile(prefix="kvdiag-fuzz-") as file:
+        file.write(text)
+        file.flush()
+        try:
+            observed = observe(file.name)
+            for render in (json_report.render, markdown_report.render):
+                render(observed.diagnosis)
+            text_report.render(observed.diagnosis, width=100, colour=False)
+            json.dumps(json_report.to_dict(observed.diagnosis), allow_nan=False)
+            check(observed, parse_baseline(write_baseline(observed.snapshot), "fuzz"))
+            diff_report.render(difference(observed, observed))
+        except KvdiagError:
+            return
 
 
 TREE = ROOT / "tests" / "data" / "tree" / "python" / "sglang"
@@ -173,7 +223,8 @@ def rows(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    target.__name__: target for target in (lines, rows, arguments, config, blocks, policy, baseline, evaluator, tree, outside)
+    target.__name__: target
+    for target in (lines, rows, report, arguments, config, blocks, policy, baseline, evaluator, tree, outside)
 }
 
 
@@ -199,6 +250,9 @@ def seeds(name: str) -> Iterator[bytes]:
         for path in FIXTURES.glob("real/*/config.json"):
             yield path.read_bytes()
         yield from (bytes([index]) for index in range(len(_known_configs()) % 256))
+        return
+    if name == "report":
+        yield from (bytes([index, 0, index, index, 1, index, 0]) for index in range(len(_small_logs())))
         return
     if name in _SMALL:
         yield from _SMALL[name]
