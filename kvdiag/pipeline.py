@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
 from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.neighbours import forks, neighbour_of
-from kvdiag.lines.sample import Sample, is_big, sampled_records
+from kvdiag.lines.sample import Sample, is_big, sampled_records, strict_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import Release, parse_release
 from kvdiag.starts import Assembly, Start
@@ -18,7 +19,8 @@ from kvdiag.starts import Assembly, Start
 if TYPE_CHECKING:
     from kvdiag.checks.whatif import Prediction
     from kvdiag.checks.workload import Workload
-    from kvdiag.lines.chunk import Chunk
+    from kvdiag.lines.chunk import Chunk, Texts
+    from kvdiag.lines.sample import TakesRows
     from kvdiag.lines.unknown import UnknownLines
     from kvdiag.outside import Outside
     from kvdiag.postmortem import Postmortem
@@ -30,12 +32,9 @@ _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Inter
 class _Watch:
     """Looks at the records of one input as they pass: counts, what no rule knows, the last exception, neighbours."""
 
-    def __init__(
-        self, seen: Input, tap: Callable[[Record], None] | None = None, rows: Callable[[Chunk], None] | None = None
-    ) -> None:
+    def __init__(self, seen: Input, tap: Callable[[Record], None] | None = None) -> None:
         self.seen = seen
         self.tap = tap
-        self.rows = rows
         self.unknown: UnknownLines | None = None
         self.last_exception = ""
         self.neighbours: set[str] = set()
@@ -81,11 +80,13 @@ class _Watch:
             self.neighbours.add(name)
 
 
-def _records(path: str, watch: _Watch) -> Iterator[Record]:
+def _records(path: str, watch: _Watch, rows: TakesRows | None, *, thin: bool) -> Iterator[Record]:
     """The records of one input; of a big log's scheduler lines a sample, unless somebody looks at each record."""
-    if watch.rows is None and (watch.tap is not None or not is_big(path)):
-        return read_records(read_lines(path, watch.seen))
-    return sampled_records(path, watch.seen, watch.sample, watch.count, watch.rows)
+    if watch.tap is None and (thin or is_big(path)):
+        return sampled_records(path, watch.seen, watch.sample, watch.count, rows, thin=thin)
+    if rows is not None:
+        return strict_records(path, watch.seen, rows)
+    return read_records(read_lines(path, watch.seen))
 
 
 def explain(
@@ -96,14 +97,15 @@ def explain(
     release: str | None = None,
     source: str | None = None,
     tap: Callable[[Record], None] | None = None,
-    rows: Callable[[Chunk], None] | None = None,
+    rows: Callable[[int, Chunk, Texts], None] | None = None,
+    thin: bool = False,
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
-    `tap` sees each record as it passes, `rows` all scheduler lines as columns; `outside` is what other sources state,
-    `workload` what the pools are planned for.
+    `tap` sees each record as it passes, `rows` all scheduler lines as columns, with the index of their input; `thin` looks
+    at few of them one by one. `outside` is what other sources state, `workload` what the pools are planned for.
 
     `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
 
@@ -115,8 +117,9 @@ def explain(
     watches: list[_Watch] = []
     assembly = Assembly()
     for index, path in enumerate(paths):
-        watch = _Watch(Input(path), tap, rows)
-        for record in watch.through(_records(path, watch)):
+        watch = _Watch(Input(path), tap)
+        take = None if rows is None else partial(rows, index)
+        for record in watch.through(_records(path, watch, take, thin=thin)):
             assembly.add(record, index)
         inputs.append(watch.seen)
         watches.append(watch)
@@ -224,18 +227,12 @@ def postmortem(
     paths: list[str], *, config: str | None = None, model: str | None = None, release: str | None = None
 ) -> Postmortem:
     """The diagnosis of the logs at `paths` and what each start did over time. Raises as `explain`."""
-    from kvdiag.postmortem import Postmortem, review
-    from kvdiag.rows.frame import frame
+    from kvdiag.postmortem import Gatherer, Postmortem
+    from kvdiag.postmortem.review import review
 
-    diagnosis = explain(paths, config=config, model=model, release=release)
-    rows = frame(paths)
-    groups = [group for _, group in rows.groupby(["log", "start"], sort=False)] if len(rows) else []
-    if len(diagnosis.starts) == 1:
-        groups = [rows]
-    told = [item for item in diagnosis.starts if item.start.batches] if len(groups) < len(diagnosis.starts) else diagnosis.starts
-    by_start = dict(zip((id(item) for item in told), groups, strict=False))
-    empty = rows.iloc[:0]
-    reviews = [review(item, by_start.get(id(item), empty), _retractions(item.start)) for item in diagnosis.starts]
+    gatherer = Gatherer()
+    diagnosis = explain(paths, config=config, model=model, release=release, rows=gatherer.add)
+    reviews = [review(item, gatherer.of(item.start.spans), _retractions(item.start)) for item in diagnosis.starts]
     return Postmortem(diagnosis, reviews)
 
 

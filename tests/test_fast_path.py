@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from kvdiag.lines import kernel
 from kvdiag.rows.frame import frame
 from tests.conftest import FIXTURES, ROOT
+from tests.wrappers import WRAPPERS
 
 LOGS = sorted(FIXTURES.rglob("*.log"))
 
@@ -128,3 +130,68 @@ def test_short_lines_without_digits_are_read_by_both_walks(tmp_path, monkeypatch
         monkeypatch.setattr(scan, "library", walk)
         with pytest.raises(kvdiag.KvdiagError, match="no SGLang"):
             kvdiag.explain(str(log))
+
+
+def wrapped_lines(seed=5, size=60_000):
+    """Lines of a generated log with rare shapes, a line cut to several parts by container engines, and noise."""
+    lines = [line for line, _ in zip(stripped(seed), range(size // 150), strict=False)]
+    long = f"[2025-01-15 10:00:41] server_args={{'model_path': '/m', 'note': '{'x' * 40_000}'}}"
+    return [*lines[:60], long, *lines[60:200], "Traceback (most recent call last):", "  File x", "ValueError: 1", *lines[200:]]
+
+
+def stripped(seed):
+    return (line for line, _, _ in make_log.lines(seed=seed, ranks=2, rare=0.03, every_variant=True))
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_wrapped_logs_give_the_same_table(name, tmp_path):
+    path = tmp_path / "wrapped.log"
+    path.write_text("\n".join(WRAPPERS[name](wrapped_lines())) + "\n", encoding="utf-8", newline="")
+    assert len(assert_same(path)) > 200
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_other_encodings_give_the_same_table(encoding, tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes("\r\n".join([*wrapped_lines(), ""]).encode(encoding))
+    assert len(assert_same(path)) > 200
+
+
+def test_nuls_of_a_truncated_log_are_passed_over(tmp_path):
+    path = tmp_path / "log"
+    text = "\n".join(wrapped_lines()).encode()
+    path.write_bytes(b"\0" * 100_000 + text + b"\n\0\0\0" + text)
+    assert len(assert_same(path)) > 400
+
+
+OFTEN = "[2025-01-15 10:00:40] Decode batch, #running-req: 9, #token: 90, token usage: 0.42, gen throughput (token/s): 2.0"
+NAMED = {
+    "compose": lambda n, line: f"sglang-{n % 2}  | {line}",
+    "srun": lambda n, line: f"{n % 2 + 40}: {line}",
+    "pods": lambda n, line: f"[pod/sglang-{n % 2}/server] 2025-01-15T10:00:{n % 60:02}.{n:09}Z {line}",
+    "shipper": lambda n, line: json.dumps({"line": n, "kubernetes": {"pod_name": f"sglang-{n % 2}"}, "message": line}),
+    "key": lambda n, line: json.dumps({"a": n, ("log" if n % 2 else f"k{n % 8}s"): line, "pod": "a"}),
+    "number": lambda n, line: f'{{"level":{n % 3}0,"message":"{line}","pod":"p"}}',
+}
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("name", NAMED)
+def test_servers_of_one_log_are_told_apart_by_the_digits_of_their_names(name, tmp_path):
+    path = tmp_path / "log"
+    path.write_text("".join(NAMED[name](n, f"{OFTEN}{n}") + "\n" for n in range(3000)), encoding="utf-8")
+    table = assert_same(path)
+    if name not in ("key", "number"):
+        assert sorted(table["stream"].value_counts()) == [1500, 1500]
+
+
+@pytest.mark.parametrize("walk", WALKS, indirect=True)
+@pytest.mark.parametrize("name", ["docker-json", "cri"])
+def test_a_part_whose_end_comes_after_other_lines_is_read_as_the_strict_rules_read_it(name, tmp_path):
+    path = tmp_path / "log"
+    lines = WRAPPERS[name]([f"{OFTEN}{n}" for n in range(4000)])
+    part = WRAPPERS[name](["y" * 40_000])[0]
+    path.write_text("\n".join([*lines[:1000], part, *lines[1000:3000], part, *lines[3000:], part]) + "\n", encoding="utf-8")
+    assert_same(path)

@@ -87,3 +87,72 @@ def test_lines_without_times_are_one_phase(tmp_path):
     )
     (review,) = postmortem([str(log)]).reviews
     assert [(phase.kind, phase.binding, phase.begin) for phase in review.phases] == [("saturated", "kv_pool", None)]
+
+
+def batch(second, rank, running):
+    line = f"Decode batch, #running-req: {running}, #token: 90, token usage: 0.40, gen throughput (token/s): 9.10, #queue-req: 0"
+    return f"[2025-01-15 10:{second // 60:02}:{second % 60:02} TP{rank}] {line}\n"
+
+
+def start_up(second, rank):
+    stamp = f"[2025-01-15 10:{second // 60:02}:{second % 60:02} TP{rank}]"
+    return (
+        f"{stamp} Load weight begin. avail mem=78.60 GB\n"
+        f"{stamp} Load weight end. elapsed=12.31 s, type=LlamaForCausalLM, avail mem=63.45 GB, mem usage=15.15 GB.\n"
+        f"{stamp} Memory pool end. avail mem=9.86 GB\n"
+        f"{stamp} max_total_num_tokens=438681, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        "max_running_requests=256, context_len=131072, available_gpu_mem=9.50 GB\n"
+    )
+
+
+def three_starts(rank, empty=()):
+    return [
+        start_up(300 * n, rank) + "".join(batch(300 * n + 10 + s, rank, n + 1) for s in range(5) if n not in empty)
+        for n in range(3)
+    ]
+
+
+def medians(*paths):
+    result = postmortem([str(path) for path in paths])
+    return [review and (review.rows, review.phases[0].running.p50) for review in result.reviews]
+
+
+def test_a_start_without_scheduler_lines_takes_none_of_its_neighbours(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text("".join(three_starts(0, empty=(1,))))
+    assert medians(log) == [(5, 1), None, (5, 3)]
+
+
+def test_the_lines_of_all_ranks_of_a_start_are_its_own_whatever_file_they_are_in(tmp_path):
+    logs = [tmp_path / f"rank{rank}.log" for rank in (0, 1)]
+    for rank, log in enumerate(logs):
+        log.write_text("".join(three_starts(rank, empty=(1,))))
+    assert medians(*logs) == [(10, 1), None, (10, 3)]
+
+
+def test_servers_whose_lines_alternate_keep_their_own(tmp_path):
+    log = tmp_path / "both.log"
+    one, other = ("".join(three_starts(0, empty)).splitlines() for empty in ((), (0, 1)))
+    other += ["[2025-01-15 10:20:00 TP0] The server is fired up and ready to roll!"] * (len(one) - len(other))
+    pairs = zip(one, other, strict=True)
+    log.write_text("".join(f"a-1  | {first}\na-2  | {second}\n" for first, second in pairs))
+    found = medians(log)
+    assert sorted(found, key=str) == sorted([(5, 1), (5, 2), (5, 3), None, None, (5, 3)], key=str)
+
+
+def test_a_damaged_date_does_not_make_the_log_last_for_ages(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(batch(0, 0, 5) * 3 + batch(9, 0, 5).replace("2025", "9999"))
+    (review,) = postmortem([str(log)]).reviews
+    assert review.rows == 4
+
+
+def test_big_and_small_logs_are_reviewed_alike(tmp_path, monkeypatch):
+    from kvdiag.lines import sample
+
+    log = tmp_path / "server.log"
+    write_log(log, size=400_000, rare=0.02, every_variant=True, seed=4)
+    (small,) = postmortem([str(log)]).reviews
+    monkeypatch.setattr(sample, "BIG", 0)
+    (big,) = postmortem([str(log)]).reviews
+    assert small == big

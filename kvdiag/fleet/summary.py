@@ -31,7 +31,7 @@ def _read(path: str) -> dict[str, Any]:
     from kvdiag.pipeline import explain
 
     activity = Activity()
-    diagnosis = explain([path], rows=activity.add)
+    diagnosis = explain([path], rows=lambda _, chunk, __: activity.add(chunk), thin=True)
     item = diagnosis.starts[-1]
     start = item.start
     capacity = _whole(start, "max_total_num_tokens")

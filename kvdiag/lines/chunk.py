@@ -9,7 +9,7 @@ import numpy as np
 
 from kvdiag.frozen import field, frozen
 from kvdiag.lines.calendar import DATED, NO_TIME, UNDATED, days_of
-from kvdiag.lines.columns import BATCH_FAMILIES, TAG_ORDER, TAGS, cells, column_of
+from kvdiag.lines.columns import BATCH_FAMILIES, STREAM, TAG_ORDER, TAGS, cells, column_of
 from kvdiag.lines.record import Record
 from kvdiag.lines.shapes import LONGEST_WHOLE
 
@@ -105,6 +105,8 @@ def of_records(records: Iterable[Record], offsets: dict[int, int], texts: Texts)
 def _values(record: Record, texts: Texts) -> Iterable[tuple[str, int | float]]:
     tags = record.rank.tags
     yield TAG_ORDER, texts.place(" ".join(tags))
+    if record.line.stream:
+        yield STREAM, texts.place(record.line.stream)
     for tag in TAGS:
         if tag in tags:
             yield tag, tags[tag]

@@ -13,6 +13,8 @@ TAGS = ("DP", "PP", "TP", "EP", "ATTN_CP", "MOE_DP", "CP", "DCP")
 """SGLang's names of the rank tags."""
 TAG_ORDER = "tag order"
 """A column of its own for the order in which a line names its tags: it changed over the releases."""
+STREAM = "stream"
+"""What the wrapper calls the server (container, pod, unit), where it names one."""
 RENAMED = {"time": "prefill interval (s)"}
 """The log's field ``time`` (0.4.7, seconds since the last prefill line) gives way to the time stamp."""
 
@@ -27,7 +29,7 @@ def fields() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def cells() -> dict[str, str]:
     """All columns that are read from a line, with their kinds."""
-    return {**dict.fromkeys(TAGS, "whole"), TAG_ORDER: "text", **fields()}
+    return {**dict.fromkeys(TAGS, "whole"), TAG_ORDER: "text", STREAM: "text", **fields()}
 
 
 def column_of(field: str) -> str:

@@ -19,6 +19,7 @@ typedef struct {
     const int8_t *shortest;        /* of the run after piece i */
     const int8_t *longest;
     const int8_t *canonical;       /* a leading zero is refused */
+    const int64_t *exact;          /* the one number allowed, -1 for any */
     const int32_t *first_piece;    /* of shape s */
     const int32_t *runs;
     const int32_t *action;
@@ -74,6 +75,8 @@ static const uint8_t *walk(const Shapes *shapes, int32_t shape, const uint8_t *a
         if (digits < shapes->shortest[piece] || digits > shapes->longest[piece])
             return 0;
         if (shapes->canonical[piece] && digits > 1 && *begin == '0')
+            return 0;
+        if (shapes->exact[piece] >= 0 && shapes->exact[piece] != (int64_t)value)
             return 0;
         values[run] = (int64_t)value;
     }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kvdiag.lines.chunk import Array, Chunk, Column, Texts, constant
-from kvdiag.lines.columns import BATCH_FAMILIES, TAG_ORDER, cells, column_of
+from kvdiag.lines.columns import BATCH_FAMILIES, STREAM, TAG_ORDER, cells, column_of
 from kvdiag.lines.shapes import Action, Shape
 
 ROWS = 1 << 15
@@ -24,7 +24,10 @@ _NO_DATE = -1
 
 class _Shapes(ctypes.Structure):
     _fields_ = [
-        *[(name, _POINTER) for name in ("literals", "literal_begin", "literal_length", "shortest", "longest", "canonical")],
+        *[
+            (name, _POINTER)
+            for name in ("literals", "literal_begin", "literal_length", "shortest", "longest", "canonical", "exact")
+        ],
         *[(name, _POINTER) for name in ("first_piece", "runs", "action", "clock", "first_value", "values")],
         *[(name, _POINTER) for name in ("kind", "column", "run", "constant", "order")],
         ("shapes", ctypes.c_int32),
@@ -59,6 +62,8 @@ def values_of(shape: Shape, texts: Texts) -> list[tuple[int, str, int, Any]]:
     """What is read from a line of the shape: (kind, column, run, constant, or sign, or scale with its sign)."""
     prefix, kinds = shape.prefix, cells()
     found: list[tuple[int, str, int, Any]] = [(CONSTANT, TAG_ORDER, -1, texts.place(" ".join(tag for tag, _ in prefix.tags)))]
+    if shape.record.line.stream:
+        found.append((CONSTANT, STREAM, -1, texts.place(shape.record.line.stream)))
     found += [(WHOLE, tag, run, 1) for tag, run in prefix.tags if tag in kinds]
     for field in shape.fields:
         name = column_of(field.name)
@@ -103,6 +108,7 @@ class Table:
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
             lengths,
             *(np.array([getattr(run, limit, 0) for _, run in pieces], np.int8) for limit in ("shortest", "longest", "canonical")),
+            np.array([getattr(run, "exact", -1) for _, run in pieces], np.int64),
             np.concatenate([[0], np.cumsum([len(shape.literals) for shape in shapes])]).astype(np.int32),
             np.array([len(shape.runs) for shape in shapes], np.int32),
             np.array([shape.action for shape in shapes], np.int32),

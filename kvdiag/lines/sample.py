@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from kvdiag.frozen import mutable
 from kvdiag.lines.record import Record, read_records
-from kvdiag.reading import Input, open_log, read_lines
+from kvdiag.reading import Input, read_lines
 
 if TYPE_CHECKING:
-    from kvdiag.lines.chunk import Chunk
+    from kvdiag.lines.chunk import Chunk, Texts
     from kvdiag.lines.scan import Scanned, Scanner
     from kvdiag.reading.blocks import Block
+
+    TakesRows = Callable[[Chunk, Texts], None]
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
 WANTED = 1 << 11
-"""Scheduler lines that are looked at one by one (an eighth where all are seen as columns), up to twice as many."""
+"""Scheduler lines that are looked at one by one (an eighth for a fleet), up to twice as many."""
 _ROW_BYTES = 160
-_HEAD = 1 << 16
 _PIECE = 1 << 12
 _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
@@ -39,15 +40,6 @@ def is_big(path: str) -> bool:
     return _size(path) >= BIG
 
 
-def is_encoded(path: str) -> bool:
-    """Whether lines stand in the file otherwise than as their own bytes (JSON records, UTF-16): shapes cannot read those."""
-    if path == "-":
-        return False
-    with open_log(path) as stream:
-        head = stream.read(_HEAD)
-    return b"\0" in head or any(line.lstrip().startswith(b"{") for line in head.splitlines())
-
-
 def _size(path: str) -> int:
     if path == "-" or not os.path.isfile(path):
         return 0
@@ -60,45 +52,53 @@ def sampled_records(
     seen: Input,
     sample: Sample,
     count: Callable[[Record, int], None],
-    rows: Callable[[Chunk], None] | None = None,
+    rows: TakesRows | None = None,
+    *,
+    thin: bool = False,
 ) -> Iterator[Record]:
     """The records of the log at `path` in the order of their lines.
 
-    Of its scheduler lines only every so many-th comes (and the first of each shape), and of messages that no rule knows
-    the first of each shape; `count` is told how many lines like a record do not come (-1 takes one of them back), and
-    `rows` gets all scheduler lines as columns.
+    Of its scheduler lines only every so many-th comes (and the first of each shape; `thin` takes an eighth), and of
+    messages that no rule knows the first of each shape; `count` is told how many lines like a record do not come (-1
+    takes one of them back), and `rows` gets all scheduler lines as columns.
     """
-    if is_encoded(path):
-        yield from _strict_records(path, seen, rows)
-        return
     from kvdiag.lines.scan import Scanner
-    from kvdiag.reading.blocks import read_blocks
+    from kvdiag.reading.blocks import only_strictly, read_ahead
 
-    wanted = WANTED if rows is None else WANTED >> 3
+    wanted = WANTED >> 3 if thin else WANTED
     sample.every = 1 << max(0, (_size(path) // _ROW_BYTES // wanted).bit_length() - 1)
     scanner = Scanner(_of_no_account, seen)
-    for block in read_blocks(path, seen):
+    for block in read_ahead(path, seen):
+        if only_strictly(block, path):
+            seen.bytes = 0
+            yield from strict_records(path, seen, rows)
+            return
         found = scanner.scan(block)
         if rows is not None:
-            rows(found.rows)
+            rows(found.rows, scanner.texts)
         for record, siblings in found.counted:
             count(record, siblings)
         sampled = _sampled(found, block, scanner, sample)
         for record in sampled:
             count(record, -1)
         yield from sorted([*found.records, *sampled], key=lambda record: record.line.number)
+    rest = scanner.finish()
+    if rows is not None:
+        rows(rest.rows, scanner.texts)
+    yield from rest.records
 
 
-def _strict_records(path: str, seen: Input, rows: Callable[[Chunk], None] | None) -> Iterator[Record]:
+def strict_records(path: str, seen: Input, rows: TakesRows | None) -> Iterator[Record]:
     """All records by the strict rules, in pieces of which `rows` gets the columns."""
     from itertools import islice
 
     from kvdiag.lines.chunk import Texts, of_records
 
+    texts = Texts()
     records = read_records(read_lines(path, seen))
     while piece := list(islice(records, _PIECE)):
         if rows is not None:
-            rows(of_records(piece, {}, Texts()))
+            rows(of_records(piece, {}, texts), texts)
         yield from piece
 
 

@@ -5,13 +5,14 @@ Nothing is guessed: a line of a new shape is read by the strict rules, and only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 
 from kvdiag.frozen import field, mutable
 from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
 from kvdiag.lines.record import Record, read_records
-from kvdiag.lines.shapes import Action, Shape, learn
+from kvdiag.lines.shapes import Action, Run, Shape, learn
 from kvdiag.reading import Input, Line
 from kvdiag.reading.blocks import Block, lines_of
 from kvdiag.reading.unwrap import Unwrapper
@@ -19,6 +20,10 @@ from kvdiag.reading.unwrap import Unwrapper
 LEARN_AFTER = 32
 """Lines of no known shape that are read strictly before the rest of the block is tried again."""
 MOST_SHAPES = 160
+PIECE = 1 << 16
+"""Bytes within which all is read strictly where a wrapper cut a line into parts."""
+_CUTTING = re.compile(rb'[ \t]*\{"(?:log|stream)":|\S{1,64} std(?:out|err) [FP] ')
+"""Lines of container engines that cut long lines into parts."""
 _MOST_SEEN_ONCE = 1 << 14
 
 
@@ -43,11 +48,12 @@ class Scanner:
         self._quiet = quiet
         self._seen = seen
         self._shapes: list[Shape] = []
-        self._known: set[tuple[bytes, ...]] = set()
+        self._known: set[tuple[tuple[bytes, ...], tuple[Run, ...]]] = set()
         self._once: set[int] = set()
         self._table = self._new_table()
         self._number = 1
         self._unwrapper = Unwrapper()
+        self._cuts = False
 
     def _new_table(self) -> Table:
         if library() is not None:
@@ -57,7 +63,35 @@ class Scanner:
         return VectorTable(self._shapes, self.texts)
 
     def scan(self, block: Block) -> Scanned:
-        """Reads one block; the line that a block is cut in is left to the strict rules."""
+        """Reads one block; the line that a block is cut in is left to the strict rules, and so are lines cut into parts."""
+        self._cuts = self._cuts or self._unwrapper.cuts or bool(_CUTTING.match(block.data))
+        if not self._cuts or block.cut or not (self._unwrapper.holds or _has_parts(block.data)):
+            return self._scan(block)
+        if len(block.data) <= PIECE:
+            return self._strictly_all(block)
+        found = [self.scan(piece) for piece in _pieces(block)]
+        records = [record for each in found for record in each.records]
+        return Scanned(joined([each.rows for each in found]), records, [pair for each in found for pair in each.counted])
+
+    def finish(self) -> Scanned:
+        """What is left when the input has ended: beginnings of lines whose end never came."""
+        records = list(read_records(self._unwrapper.rest(self._number - 1)))
+        return Scanned(of_records(records, {}, self.texts), records)
+
+    def _strictly_all(self, block: Block) -> Scanned:
+        lines: list[Line] = []
+        offsets: dict[int, int] = {}
+        offset = block.offset
+        for raw in block.data.split(b"\n")[:-1]:
+            lines += lines_of(raw, self._number, self._seen, self._unwrapper)
+            offsets[self._number] = offset
+            offset += len(raw) + 1
+            self._number += 1
+        self._seen.lines += len(offsets)
+        records = list(read_records(lines))
+        return Scanned(of_records(records, offsets, self.texts), records)
+
+    def _scan(self, block: Block) -> Scanned:
         if block.cut:
             lines = lines_of(block.data, self._number, self._seen, self._unwrapper, cut=True)
             alone = list(read_records(lines))
@@ -128,7 +162,7 @@ class Scanner:
             shape = learn(raw, records[0], self._quiet) if len(records) == 1 else None
             if shape is None:
                 continue
-            key = (*shape.literals, bytes(limit for run in shape.runs for limit in (run.shortest, run.longest)))
+            key = (shape.literals, shape.runs)
             if key in self._known:
                 continue
             if shape.action is not Action.COLUMNS and hash(key) not in self._once:
@@ -144,3 +178,17 @@ class Scanner:
         learnt = len(shapes) != len(self._shapes) or shapes != self._shapes
         self._shapes = shapes
         return learnt
+
+
+def _has_parts(data: bytes) -> bool:
+    """Whether some line of a container engine's log may be only a part of one: not every line says that it ends."""
+    ends = data.count(b'\\n","stream":"') + data.count(b" stdout F ") + data.count(b" stderr F ")
+    return ends < data.count(b"\n")
+
+
+def _pieces(block: Block) -> Iterator[Block]:
+    begin = 0
+    while begin < len(block.data):
+        end = block.data.find(b"\n", begin + PIECE // 2) + 1 or len(block.data)
+        yield Block(block.data[begin:end], block.offset + begin)
+        begin = end

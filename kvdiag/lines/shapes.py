@@ -26,6 +26,8 @@ LONGEST_REAL = 15
 _LONGEST_LINE = 4096
 _RUNS = re.compile(rb"([0-9]+)")
 _NUMBER = re.compile(r"([+-]?)[0-9]+(?:\.([0-9]+))?")
+_JSON = re.compile(rb'[ \t]*\[?[ \t]*\{[ \t]*"')
+_KEY = re.compile(rb'"[^"\\]*"[ \t]*:')
 _TAG = re.compile(r"([A-Z_]+)([0-9]+)")
 
 
@@ -39,11 +41,12 @@ class Action(IntEnum):
 
 @frozen
 class Run:
-    """The bounds of one run of digits; `canonical` refuses a leading zero."""
+    """The bounds of one run of digits; `canonical` refuses a leading zero, `exact` all numbers but one (-1: none)."""
 
     shortest: int
     longest: int
     canonical: bool = False
+    exact: int = -1
 
 
 @frozen
@@ -60,12 +63,13 @@ class Field:
 
 @frozen
 class Prefix:
-    """Which runs hold date and time (-1 where the prefix has none), and which run each rank tag's number."""
+    """Which runs hold date and time (-1 where the prefix has none), which run each rank tag's number; `count` of all."""
 
     date: int = -1
     time: int = -1
     milliseconds: bool = False
     tags: tuple[tuple[str, int], ...] = ()
+    count: int = 0
 
 
 @frozen
@@ -98,14 +102,19 @@ def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape 
         or at < 0
     ):
         return None
-    if raw.count(message) != 1 or b"\xef\xbf\xbd" in message or _within_run(raw, at) or _within_run(raw, at + len(message)):
+    if b"\0" in raw or raw.count(message) != 1 or b"\xef\xbf\xbd" in message:
+        return None
+    if _within_run(raw, at) or _within_run(raw, at + len(message)):
         return None
     head = len(_RUNS.findall(raw[:at]))
     inner = len(_RUNS.findall(message))
     prefix = _prefix(record, runs[:head])
     if prefix is None or _prefixes(literals) != record.prefixed:
         return None
-    bounds = [Run(len(run), len(run)) for run in runs]
+    around = _around(raw, at, len(message), head - prefix.count, record.line.stream)
+    if around is None:
+        return None
+    bounds = [around.get(index) or Run(len(run), len(run)) for index, run in enumerate(runs)]
     for _, run in prefix.tags:
         bounds[run] = Run(1, 5, canonical=True)
     for run in range(head, head + inner):
@@ -122,6 +131,58 @@ def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape 
         if value.decimals:
             bounds[value.run] = Run(1, LONGEST_REAL - value.decimals)
     return Shape(literals, tuple(bounds), action, record, tuple(fields or ()), prefix)
+
+
+def _around(raw: bytes, at: int, length: int, before: int, stream: str) -> dict[int, Run] | None:
+    """Bounds for runs of the wrapper whose digits tell something: the server's name, keys and numbers of a JSON record.
+
+    The message is at `at`, `before` runs are before SGLang's prefix. None where it cannot be told which runs those are.
+    """
+    json = _JSON.match(raw)
+    if not json and not stream:
+        return {}
+    runs = [(found.start(), found.end()) for found in _RUNS.finditer(raw)]
+    outside = raw[:at] + b"\n" * length + raw[at + length :]
+    first_after = sum(1 for begin, _ in runs if begin < at + length)
+    wrapper = [*range(before), *range(first_after, len(runs))]
+    named = _places_of(stream, outside)
+    if named is None:
+        return None
+    bounds: dict[int, Run] = {}
+    if json:
+        if b"\\u" in outside or b'\\"' in outside:
+            return None
+        named += [found.span() for found in _KEY.finditer(outside)]
+        quoted = [outside[: runs[index][0]].count(b'"') % 2 for index in wrapper]
+        bounds = {
+            index: Run(_length(runs[index]), _length(runs[index]), canonical=True)
+            for index, inside in zip(wrapper, quoted, strict=True)
+            if not inside
+        }
+    for index in wrapper:
+        begin, end = runs[index]
+        if any(low < end and begin < high for low, high in named):
+            if end - begin > LONGEST_WHOLE:
+                return None
+            bounds[index] = Run(end - begin, end - begin, exact=int(raw[begin:end]))
+    return bounds
+
+
+def _length(run: tuple[int, int]) -> int:
+    return run[1] - run[0]
+
+
+def _places_of(stream: str, outside: bytes) -> list[tuple[int, int]] | None:
+    """Where the parts of the server's name stand that have digits; None where one does not."""
+    whole = stream.encode()
+    places: list[tuple[int, int]] = []
+    for name in [whole] if whole in outside else whole.split(b"/"):
+        if _RUNS.search(name):
+            found = [match.span() for match in re.finditer(rb"(?<![0-9A-Za-z])" + re.escape(name) + rb"(?![0-9A-Za-z])", outside)]
+            if not found:
+                return None
+            places += found
+    return places
 
 
 def _within_run(raw: bytes, at: int) -> bool:
@@ -148,7 +209,7 @@ def _prefix(record: Record, runs: list[bytes]) -> Prefix | None:
     numbered = tuple((name, at_tags + index) for index, (name, _) in enumerate(tags))
     if any(tag not in TAGS for tag, _ in tags):
         return None
-    return Prefix(first if date else -1, at_time, len(time) == 4, numbered)
+    return Prefix(first if date else -1, at_time, len(time) == 4, numbered, len(expected))
 
 
 def _fields(message: str, runs: list[bytes], first: int) -> list[Field] | None:

@@ -48,6 +48,9 @@ class _Lines:
         fits &= (lengths <= [run.longest for run in shape.runs]).all(axis=1)
         zero_first = (self.bytes[starts] == ord("0")) & (lengths > 1)
         fits &= ~(zero_first & np.array([run.canonical for run in shape.runs], dtype=bool)).any(axis=1)
+        for index, run in enumerate(shape.runs):
+            if run.exact >= 0:
+                fits[fits] = self.numbers(starts[fits][:, [index]], stops[fits][:, [index]])[0] == run.exact
         return rows[fits], starts[fits], stops[fits]
 
     def numbers(self, starts: Array, stops: Array) -> Array:

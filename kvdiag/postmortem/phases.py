@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
+
+import numpy as np
 
 from kvdiag.frozen import frozen
-
-if TYPE_CHECKING:
-    import pandas
+from kvdiag.postmortem.samples import ARRIVALS, BOUNDS, Samples
 
 MOST_BUCKETS = 5000
 WIDTHS = (1.0, 2.0, 5.0, 10.0)
 """Seconds of a bucket: the shortest that needs no more than `MOST_BUCKETS`, or the longest."""
+MOST_EVER = 1_000_000
+"""Buckets at most, whatever a damaged date makes of the time that a log spans."""
 IDLE_GAP = 60.0
 """Seconds without a scheduler line from which the server counts as idle: forty decode steps take far less."""
 SPARSE = 5.0
@@ -38,55 +40,37 @@ class Stretch:
     binding: str
 
 
-def stretches(rows: pandas.DataFrame, retractions: list[float]) -> list[Stretch]:
-    """The phases of one start: `rows` are samples with a time, `retractions` the seconds of retraction events."""
-    last = float(rows["second"].max())
-    width = next((width for width in WIDTHS if last / width <= MOST_BUCKETS), WIDTHS[-1])
-    labels = _labels(rows, retractions, width, int(last / width) + 1)
+def stretches(samples: Samples, retractions: list[float]) -> list[Stretch]:
+    """The phases of one start: `samples` have times and stand in their order, `retractions` are the seconds of events."""
+    last = float(samples.seconds[-1])
+    width = next((width for width in WIDTHS if last / width <= MOST_BUCKETS), max(WIDTHS[-1], last / MOST_EVER))
+    labels = _labels(samples, retractions, width, int(last / width) + 1)
     runs = _merged(list(_runs(labels)), max(1, round(SHORTEST / width)))
-    found = [Stretch(begin * width, min(end * width, last), *label.split(":", 1)) for begin, end, label in runs]
-    return list(_edges(found, rows))
+    found = [Stretch(begin * width, min(end * width, last), *label.split(":")) for begin, end, label in runs]
+    return list(_edges(found, samples))
 
 
-def _labels(rows: pandas.DataFrame, retractions: list[float], width: float, count: int) -> list[str]:
+def _labels(samples: Samples, retractions: list[float], width: float, count: int) -> list[str]:
     """``kind:binding`` of every bucket."""
-    import numpy as np
-
-    bucket = (rows["second"] // width).astype("int64")
-    active = ~rows["probe"]
-    present = np.zeros(count, bool)
-    present[bucket[active].to_numpy()] = True
-    bindings = _commonest(bucket[active], rows["bound"][active])
-    labels = ["idle:arrivals"] * count
-    previous = "steady:arrivals"
-    for index in range(count):
-        if present[index]:
-            binding = bindings[index]
-            previous = "steady:arrivals" if binding == "arrivals" else f"saturated:{binding}"
-            labels[index] = previous
-        else:
-            labels[index] = ""
-    _fill_gaps(labels, rows, active, width)
+    active = ~samples.probe
+    seconds, bound = samples.seconds[active], samples.bound[active]
+    lines = np.bincount((seconds / width).astype(np.int64) * len(BOUNDS) + bound, minlength=count * len(BOUNDS))
+    by_bucket: Any = lines.reshape(count, len(BOUNDS))
+    commonest = zip(by_bucket.argmax(axis=1).tolist(), by_bucket.any(axis=1).tolist(), strict=True)
+    labels = [_label(bound) if any_line else "" for bound, any_line in commonest]
+    _fill_gaps(labels, seconds, width)
     for index in _stormy(sorted(retractions), width, count):
         labels[index] = "storm:kv_pool"
     return labels
 
 
-def _commonest(bucket: pandas.Series[int], bounds: pandas.Series[str]) -> dict[int, str]:
-    """What bound most lines of each bucket; on a tie, what kept work waiting."""
-    counts = bounds.groupby([bucket.to_numpy(), bounds.to_numpy()]).size()
-    most: dict[int, tuple[int, bool, str]] = {}
-    for index, bound, count in zip(*(counts.index.get_level_values(level) for level in (0, 1)), counts, strict=True):
-        ranked = (-int(count), bound == "arrivals", str(bound))
-        most[int(index)] = min(ranked, most.get(int(index), ranked))
-    return {index: bound for index, (_, _, bound) in most.items()}
+def _label(bound: int) -> str:
+    return "steady:arrivals" if bound == ARRIVALS else f"saturated:{BOUNDS[bound]}"
 
 
-def _fill_gaps(labels: list[str], rows: pandas.DataFrame, active: pandas.Series[bool], width: float) -> None:
+def _fill_gaps(labels: list[str], seconds: Any, width: float) -> None:
     """Buckets without a line: idle where the silence is long, else as the bucket before (or after)."""
-    import numpy as np
-
-    known_seconds = np.unique(rows["second"][active].to_numpy())
+    known_seconds = seconds[np.diff(seconds, prepend=-1.0) > 0]
     usual = float(np.median(np.diff(known_seconds))) if len(known_seconds) > 1 else 0.0
     seconds = np.concatenate([[0.0], known_seconds, [len(labels) * width]])
     for gap in np.flatnonzero(np.diff(seconds) >= max(IDLE_GAP, SPARSE * usual)):
@@ -194,26 +178,39 @@ def _is_end_of_storm(run: _Run, other: _Run) -> bool:
     return run[2] == "saturated:kv_pool" and other[2].startswith("storm")
 
 
-def _edges(found: list[Stretch], rows: pandas.DataFrame) -> Iterator[Stretch]:
+def _edges(found: list[Stretch], samples: Samples) -> Iterator[Stretch]:
     """A steady stretch after silence may begin with a ramp, one before silence end with a drain."""
-    seconds = rows["second"].to_numpy()
     for index, stretch in enumerate(found):
         quiet_before = index == 0 or found[index - 1].kind == "idle"
         quiet_after = index == len(found) - 1 or found[index + 1].kind == "idle"
         if stretch.kind != "steady" or not (quiet_before or quiet_after):
             yield stretch
             continue
-        first, last = seconds.searchsorted(stretch.begin, "left"), seconds.searchsorted(stretch.end, "right")
-        inside = rows.iloc[first:last]
-        inside = inside[inside["decode"]]
-        usual = float(inside["running"].median()) if len(inside) else 0.0
-        high = inside["second"][inside["running"] >= 0.8 * usual] if usual > 1 else inside["second"][:0]
+        busy = _busy_seconds(samples.cut(within(samples.seconds, stretch)))
         begin, end = stretch.begin, stretch.end
-        if quiet_before and len(high) and high.min() - begin >= EDGE:
-            yield Stretch(begin, float(high.min()), "ramp", stretch.binding)
-            begin = float(high.min())
-        if quiet_after and len(high) and end - high.max() >= EDGE:
-            yield Stretch(begin, float(high.max()), "steady", stretch.binding)
-            yield Stretch(float(high.max()), end, "drain", stretch.binding)
+        if quiet_before and busy is not None and busy[0] - begin >= EDGE:
+            yield Stretch(begin, busy[0], "ramp", stretch.binding)
+            begin = busy[0]
+        if quiet_after and busy is not None and end - busy[1] >= EDGE:
+            yield Stretch(begin, busy[1], "steady", stretch.binding)
+            yield Stretch(busy[1], end, "drain", stretch.binding)
         else:
             yield Stretch(begin, end, "steady", stretch.binding)
+
+
+def _busy_seconds(inside: Samples) -> tuple[float, float] | None:
+    """The first and the last second at which nearly as many requests ran as usual; None where hardly any did."""
+    running = inside.value("running")
+    if running is None:
+        return None
+    decode = inside.rows.decode & ~np.isnan(running)
+    usual = float(np.median(running[decode])) if decode.any() else 0.0
+    if usual <= 1:
+        return None
+    high = inside.seconds[decode & (running >= 0.8 * usual)]
+    return float(high[0]), float(high[-1])
+
+
+def within(seconds: Any, stretch: Stretch) -> slice:
+    """The rows of a stretch, its ends included; `seconds` are in order."""
+    return slice(int(seconds.searchsorted(stretch.begin, "left")), int(seconds.searchsorted(stretch.end, "right")))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 from kvdiag.checks import StartDiagnosis
+from kvdiag.postmortem.gather import Rows
 from kvdiag.postmortem.model import Concurrency, Phase, Review, Spread
-from kvdiag.postmortem.phases import Stretch, stretches
-from kvdiag.postmortem.samples import FULL, samples_of
-
-if TYPE_CHECKING:
-    import pandas
+from kvdiag.postmortem.phases import Stretch, stretches, within
+from kvdiag.postmortem.samples import BOUNDS, FULL, Samples, in_order, samples_of
 
 CURVE_POINTS = 1500
 """Points of the curves a report draws: each the extreme of its stretch of time."""
@@ -20,87 +22,114 @@ PAYS = 0.05
 FEWEST_LINES = 20
 
 
-def review(item: StartDiagnosis, frame: pandas.DataFrame, retractions: list[tuple[str, int]]) -> Review | None:
-    """What one start did over time; None where `frame` (its rows of the timeline) is empty.
+def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]]) -> Review | None:
+    """What one start did over time; None where it has no scheduler line.
 
     `retractions` holds (time as text, requests) of each retraction event, each event once.
     """
-    import pandas as pd
-
-    if not len(frame):
+    if not len(rows):
         return None
     cap = item.limits.max_running_requests if item.limits else None
-    rows = samples_of(frame, cap)
-    timed = rows[rows["second"].notna()].sort_values("second", kind="stable")
-    origin = timed["time"].min() if len(timed) else None
-    events = [
-        ((pd.Timestamp(when) - origin).total_seconds(), count) for when, count in retractions if when and origin is not None
-    ]
-    found = stretches(timed, [second for second, _ in events]) if len(timed) else [_whole(rows)]
-    phases = tuple(_phase(stretch, timed if len(timed) else rows, events, origin) for stretch in found)
-    curve = concurrency_of(rows)
+    samples = samples_of(rows, cap)
+    timed = in_order(samples)
+    if not len(timed):
+        return _untimed(samples, retractions)
+    origin = _EPOCH + timedelta(milliseconds=int(timed.rows.stamps.min()))
+    events = [(second, count) for when, count in retractions if (second := _since(origin, when)) is not None]
+    found = stretches(timed, [second for second, _ in events])
+    phases = tuple(_phase(stretch, timed.cut(within(timed.seconds, stretch)), events, origin) for stretch in found)
+    last = origin + timedelta(seconds=float(timed.seconds[-1]))
+    return _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def _since(origin: datetime, when: str) -> float | None:
+    """Seconds to a time as text, None where it is no time."""
+    try:
+        return (datetime.fromisoformat(when) - origin).total_seconds()
+    except ValueError:
+        return None
+
+
+def _untimed(samples: Samples, retractions: list[tuple[str, int]]) -> Review:
+    """The one stretch of a log without times."""
+    counts = np.bincount(samples.bound, minlength=len(BOUNDS))
+    bound = BOUNDS[next(int(place) for place in samples.bound if counts[place] == counts.max())]
+    stretch = Stretch(0.0, 0.0, "steady" if bound == "arrivals" else "saturated", bound)
+    return _review(samples, (_phase(stretch, samples, [], None),), retractions, (None, None), {})
+
+
+def _review(
+    samples: Samples,
+    phases: tuple[Phase, ...],
+    retractions: list[tuple[str, int]],
+    ends: tuple[datetime | None, datetime | None],
+    curve: dict[str, list[Any]],
+) -> Review:
+    concurrency = concurrency_of(samples)
     return Review(
-        len(rows),
-        _text(origin),
-        _text(timed["time"].max() if len(timed) else None),
+        len(samples),
+        _text(ends[0]),
+        _text(ends[1]),
         phases,
-        _spread(rows["tokens"][rows["decode"]] / rows["running"][rows["decode"]].where(rows["running"] > 0)),
-        _hit_rate(rows),
+        _spread(_tokens_per_request(samples)),
+        _hit_rate(samples),
         len(retractions),
         sum(count for _, count in retractions),
         _could_hold_more(phases),
-        _pays_up_to(curve),
-        tuple(curve),
-        _curve(timed, origin) if len(timed) else {},
+        _pays_up_to(concurrency),
+        tuple(concurrency),
+        curve,
     )
 
 
-def _whole(rows: pandas.DataFrame) -> Stretch:
-    """The one stretch of a log without times."""
-    bound = str(rows["bound"].value_counts().idxmax())
-    return Stretch(0.0, 0.0, "steady" if bound == "arrivals" else "saturated", bound)
-
-
-def _phase(stretch: Stretch, rows: pandas.DataFrame, events: list[tuple[float, int]], origin: Any) -> Phase:
-    import pandas as pd
-
-    inside = rows
-    if origin is not None:
-        seconds = rows["second"].to_numpy()
-        first, last = seconds.searchsorted(stretch.begin, "left"), seconds.searchsorted(stretch.end, "right")
-        inside = rows.iloc[first:last]
-    within = [count for second, count in events if stretch.begin <= second <= stretch.end]
-    begin, end = (None, None) if origin is None else (origin + pd.Timedelta(seconds=s) for s in (stretch.begin, stretch.end))
+def _phase(stretch: Stretch, inside: Samples, events: list[tuple[float, int]], origin: datetime | None) -> Phase:
+    counts = [count for second, count in events if stretch.begin <= second <= stretch.end]
+    begin, end = (None if origin is None else origin + timedelta(seconds=second) for second in (stretch.begin, stretch.end))
+    usage, running, queued, throughput = (_spread(inside.value(name)) for name in ("usage", "running", "queued", "throughput"))
     return Phase(
         _text(begin),
         _text(end),
         round(stretch.end - stretch.begin, 3),
         stretch.kind,
         stretch.binding,
-        _spread(inside["usage"]),
-        _spread(inside["running"]),
-        _spread(inside["queued"]),
-        _spread(inside["throughput"]),
-        len(within),
-        sum(within),
+        usage,
+        running,
+        queued,
+        throughput,
+        len(counts),
+        sum(counts),
     )
 
 
-def _spread(values: pandas.Series[float]) -> Spread:
-    known = values.dropna()
+def _spread(values: Any) -> Spread:
+    """Percentiles of the values that are there."""
+    known = () if values is None else values[~np.isnan(values)]
     if not len(known):
         return Spread(None, None, None)
-    return Spread(*(round(float(value), 6) for value in (known.median(), known.quantile(0.95), known.max())))
+    median, high, most = np.quantile(known, (0.5, 0.95, 1.0), overwrite_input=True)
+    return Spread(round(float(median), 6), round(float(high), 6), round(float(most), 6))
 
 
-def _text(when: Any) -> str | None:
-    return None if when is None else str(when.isoformat(timespec="milliseconds")).removesuffix(".000")
+def _text(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="milliseconds").removesuffix(".000")
 
 
-def _hit_rate(rows: pandas.DataFrame) -> float | None:
+def _tokens_per_request(samples: Samples) -> Any:
+    tokens, running = samples.value("tokens"), samples.value("running")
+    if tokens is None or running is None:
+        return None
+    told = samples.rows.decode & (running > 0)
+    return tokens[told] / running[told]
+
+
+def _hit_rate(samples: Samples) -> float | None:
     """Cached tokens as a share of all prompt tokens of the prefill lines, probes left out."""
-    prefill = rows[~rows["decode"] & ~rows["probe"]]
-    cached, new = float(prefill["cached"].sum()), float(prefill["new_tokens"].sum())
+    prefill = ~samples.rows.decode & ~samples.probe
+    columns = (samples.value("cached"), samples.value("new_tokens"))
+    cached, new = (0.0 if column is None else float(np.nansum(column[prefill])) for column in columns)
     return round(cached / (cached + new), 6) if cached + new > 0 else None
 
 
@@ -115,20 +144,20 @@ def _could_hold_more(phases: tuple[Phase, ...]) -> float | None:
     return round(held / total, 6) if total else None
 
 
-def concurrency_of(rows: pandas.DataFrame) -> list[Concurrency]:
+def concurrency_of(samples: Samples) -> list[Concurrency]:
     """Median throughput by running requests (steps of an eighth), where enough lines tell it."""
-    import numpy as np
-
-    decode = rows[rows["decode"] & (rows["running"] > 0) & (rows["throughput"] > 0)]
-    if not len(decode):
+    running, throughput = samples.value("running"), samples.value("throughput")
+    if running is None or throughput is None:
         return []
-    step = np.rint(np.log2(decode["running"].to_numpy()) * 8).astype("int64")
-    groups = decode.groupby(step)
-    found = groups.agg(running=("running", "median"), throughput=("throughput", "median"), lines=("running", "size"))
+    told = samples.rows.decode & (running > 0) & (throughput > 0)
+    running, throughput = running[told], throughput[told]
+    step = np.rint(np.log2(running) * 8).astype(np.int16)
+    order = np.argsort(step, kind="stable")
+    edges = np.flatnonzero(np.diff(step[order], prepend=-1, append=-1))
+    groups = [order[begin:end] for begin, end in pairwise(edges.tolist()) if end - begin >= FEWEST_LINES]
     return [
-        Concurrency(round(running), round(float(throughput), 3), int(lines))
-        for running, throughput, lines in zip(found["running"], found["throughput"], found["lines"], strict=True)
-        if lines >= FEWEST_LINES
+        Concurrency(round(float(np.median(running[group]))), round(float(np.median(throughput[group])), 3), len(group))
+        for group in groups
     ]
 
 
@@ -141,15 +170,16 @@ def _pays_up_to(curve: list[Concurrency]) -> int | None:
     return None
 
 
-def _curve(rows: pandas.DataFrame, origin: Any) -> dict[str, list[Any]]:
+def _curve(samples: Samples, origin: datetime) -> dict[str, list[Any]]:
     """The largest value of each stretch of time, for drawing."""
-    width = max(1.0, math.ceil(float(rows["second"].max()) / CURVE_POINTS))
-    bucket = (rows["second"] // width).astype("int64")
-    columns = ["usage", "swa_usage", "state_usage", "running", "queued", "throughput"]
-    highest = rows.groupby(bucket)[columns].max()
-    curve: dict[str, list[Any]] = {"second": [float(index) * width for index in highest.index]}
-    for column in columns:
-        if highest[column].notna().any():
-            curve[column] = [None if value != value else round(float(value), 4) for value in highest[column]]
+    width = max(1.0, math.ceil(float(samples.seconds[-1]) / CURVE_POINTS))
+    bucket = (samples.seconds / width).astype(np.int64)
+    first = np.flatnonzero(np.diff(bucket, prepend=-1))
+    curve: dict[str, list[Any]] = {"second": (bucket[first] * width).tolist()}
+    for name in ("usage", "swa_usage", "state_usage", "running", "queued", "throughput"):
+        column = samples.value(name)
+        if column is not None and not np.isnan(column).all():
+            highest = np.fmax.reduceat(column, first).tolist()
+            curve[name] = [None if value != value else round(value, 4) for value in highest]
     curve["origin"] = [_text(origin)]
     return curve

@@ -1,81 +1,112 @@
-"""Scheduler lines as samples: the columns a review needs, whatever the release called them, and what bound at each line."""
+"""Scheduler lines as samples: the columns a review needs, and what bound at each line."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas
+import numpy as np
+
+from kvdiag.frozen import frozen
+from kvdiag.postmortem.gather import Rows
 
 FULL = 0.90
 """Usage from which a pool counts as full: SGLang's tuning guide calls more than this good use."""
-
-_SOURCES = {
-    "running": ("#running-req", "#running_req"),
-    "queued": ("#queue-req", "#remaining_req"),
-    "tokens": ("#token", "#full token", "#gpu token"),
-    "usage": ("token usage", "full token usage", "gpu token usage"),
-    "swa_usage": ("swa token usage",),
-    "state_usage": ("mamba usage",),
-    "throughput": ("gen throughput (token/s)",),
-    "new_seq": ("#new-seq", "#seq"),
-    "new_tokens": ("#new-token", "#new_token"),
-    "cached": ("#cached-token", "#cached_token"),
-    "transferring": ("#transfer-req", "#transferring-req", "#inflight-req"),
-}
-_REPLICA_TAGS = ("DP",)
+BOUNDS = (
+    "admission_reserve",
+    "kv_pool",
+    "max_running_requests",
+    "state_slots",
+    "swa_pool",
+    "transfer",
+    "unknown",
+    "arrivals",
+)
+"""What can bind; of several that are equally common the first is told, so ``arrivals`` (nothing waited) comes last."""
+ARRIVALS = BOUNDS.index("arrivals")
 
 
-def samples_of(frame: pandas.DataFrame, cap: int | None) -> pandas.DataFrame:
-    """One row a scheduler line, with plain float columns (NaN where the line has no such field).
+@frozen
+class Samples:
+    """One row a scheduler line, in the order of time (or of the log, where it has no times).
 
-    `second` counts from the first line and never runs backwards by more than the log does; `cap` is max_running_requests
-    of one replica. Health probes (prefill of a single token) are marked in ``probe``.
+    `seconds` count from the first line (empty where no line has a time), `bound` is a place in `BOUNDS`, `probe` marks
+    health probes (prefill of a single token). Values are NaN where the line has none; a column that no line has is None.
     """
-    import numpy as np
-    import pandas as pd
 
-    rows = pd.DataFrame({name: _first_of(frame, columns) for name, columns in _SOURCES.items()}, index=frame.index)
-    rows["decode"] = (frame["family"] == "decode-batch").to_numpy(dtype=bool)
-    rows["time"] = frame["time"].astype("datetime64[ms]")
-    rows["second"] = (rows["time"] - rows["time"].min()).dt.total_seconds()
-    rows["replica"] = _replica(frame)
-    admitted = rows["new_seq"].where(~rows["decode"], 0.0).fillna(0.0)
-    rows["busy"] = rows["running"].fillna(0.0) + admitted
-    rows["probe"] = ~rows["decode"] & (rows["new_tokens"] <= 1) & (rows["running"].fillna(0.0) == 0)
-    waits = rows["queued"].fillna(0.0) > 0
-    capped = pd.Series(False, index=rows.index) if cap is None else rows["busy"] >= cap
-    rows["bound"] = np.select(
-        [
-            ~waits & (rows["transferring"].fillna(0.0) > 0) & (rows["busy"] == 0),
-            ~waits,
-            capped,
-            rows["state_usage"] >= FULL,
-            rows["swa_usage"] >= FULL,
-            rows["usage"] >= FULL,
-            rows["usage"].isna(),
-        ],
-        ["transfer", "arrivals", "max_running_requests", "state_slots", "swa_pool", "kv_pool", "unknown"],
-        "admission_reserve",
-    )
-    return rows
+    rows: Rows
+    seconds: Any
+    probe: Any
+    bound: Any
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def value(self, name: str) -> Any:
+        """A column of `SOURCES`, None where no line has it."""
+        return self.rows.values.get(name)
+
+    def cut(self, inside: slice | Any) -> Samples:
+        """Some of the rows."""
+        rows = self.rows
+        values = {name: column[inside] for name, column in rows.values.items()}
+        cut = Rows(rows.decode[inside], rows.stamps[inside], rows.timed[inside], values)
+        return Samples(cut, self.seconds[inside], self.probe[inside], self.bound[inside])
 
 
-def _first_of(frame: pandas.DataFrame, columns: tuple[str, ...]) -> pandas.Series[float]:
-    import pandas as pd
-
-    found = pd.Series(float("nan"), index=frame.index, dtype="float64")
-    for column in columns:
-        if column in frame.columns:
-            found = found.fillna(pd.to_numeric(frame[column], errors="coerce").astype("float64"))
-    return found
+def samples_of(rows: Rows, cap: int | None) -> Samples:
+    """The samples of one start; `cap` is max_running_requests of one replica."""
+    running = _or_zero(rows, "running")
+    new_tokens = rows.values.get("new_tokens")
+    probe = np.zeros(len(rows), np.bool_) if new_tokens is None else ~rows.decode & (new_tokens <= 1) & (running == 0)
+    return Samples(rows, _seconds(rows), probe, _bound(rows, running, cap))
 
 
-def _replica(frame: pandas.DataFrame) -> pandas.Series[int]:
-    """The data-parallel rank of a line; every rank of a tensor-parallel group prints for the same replica."""
-    import pandas as pd
+def _or_zero(rows: Rows, name: str) -> Any:
+    column = rows.values.get(name)
+    return np.zeros(len(rows)) if column is None else np.nan_to_num(column, nan=0.0)
 
-    for tag in _REPLICA_TAGS:
-        if tag in frame.columns:
-            return frame[tag].fillna(0).astype("int64")
-    return pd.Series(0, index=frame.index)
+
+def _seconds(rows: Rows) -> Any:
+    """Seconds from the first timed line, NaN where a line has no time; empty where none has."""
+    if not rows.timed.any():
+        return np.full(len(rows), np.nan)
+    if rows.timed.all():
+        return (rows.stamps - rows.stamps.min()) / 1000.0
+    return np.where(rows.timed, (rows.stamps - rows.stamps[rows.timed].min()) / 1000.0, np.nan)
+
+
+def _bound(rows: Rows, running: Any, cap: int | None) -> Any:
+    """What bound at each line: the first of the conditions that holds, from the last to the first here."""
+    count = len(rows)
+    bound = np.full(count, ARRIVALS, np.int8)
+    queued = rows.values.get("queued")
+    waits = np.zeros(count, np.bool_) if queued is None else queued > 0
+    admitted = np.where(rows.decode, 0.0, _or_zero(rows, "new_seq"))
+    busy = running + admitted
+    transferring = rows.values.get("transferring")
+    if transferring is not None:
+        bound[~waits & (transferring > 0) & (busy == 0)] = BOUNDS.index("transfer")
+    usage = rows.values.get("usage")
+    at = np.flatnonzero(waits)
+    if not len(at):
+        return bound
+    held = np.full(len(at), BOUNDS.index("admission_reserve"), np.int8)
+    if usage is None:
+        held[:] = BOUNDS.index("unknown")
+    else:
+        held[np.isnan(usage[at])] = BOUNDS.index("unknown")
+    for name, what in (("usage", "kv_pool"), ("swa_usage", "swa_pool"), ("state_usage", "state_slots")):
+        column = rows.values.get(name)
+        if column is not None:
+            held[column[at] >= FULL] = BOUNDS.index(what)
+    if cap is not None:
+        held[busy[at] >= cap] = BOUNDS.index("max_running_requests")
+    bound[at] = held
+    return bound
+
+
+def in_order(samples: Samples) -> Samples:
+    """The rows that have a time, in its order."""
+    timed = samples if samples.rows.timed.all() else samples.cut(samples.rows.timed)
+    steps = np.diff(timed.seconds)
+    return timed if (steps >= 0).all() else timed.cut(np.argsort(timed.seconds, kind="stable"))

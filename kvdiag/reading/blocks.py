@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any, cast
 
 from kvdiag.frozen import frozen
+from kvdiag.reading.column import cut_column
+from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.limits import failure
 from kvdiag.reading.line import Input, Line
-from kvdiag.reading.source import LONGEST_LINE, lines_in, open_log
+from kvdiag.reading.source import BLOCK, JOINED, LONGEST_LINE, lines_in, open_log
 from kvdiag.reading.unwrap import Unwrapper
 
+_HEAD = 4096
 FIRST = 1 << 18
 LARGEST = 1 << 22
 """Bytes of the first block and of the largest: blocks double, so that the start-up part of a big log is there soon."""
+
+AHEAD = 3
+"""Blocks that are read before they are asked for."""
 
 
 @frozen
@@ -34,7 +42,7 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
     The last line gets the line end it may lack. Of a line longer than what is kept of one, the beginning comes alone.
     Memory is bounded by a few blocks.
     """
-    with open_log(path) as stream:
+    with _as_utf8(open_log(path)) as stream:
         offset, want = 0, FIRST
         while data := _read(stream, want, seen):
             begin, offset, tail = offset, offset + len(data), b""
@@ -51,12 +59,82 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
             want = min(want * 2, LARGEST)
 
 
+def read_ahead(path: str, seen: Input) -> Iterator[Block]:
+    """As `read_blocks`; a file is read (and unpacked) by a thread of its own, a few blocks ahead."""
+    blocks = read_blocks(path, seen)
+    if not os.path.isfile(path):
+        yield from blocks
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = [pool.submit(next, blocks, None) for _ in range(AHEAD)]
+        try:
+            while (block := waiting.pop(0).result()) is not None:
+                waiting.append(pool.submit(next, blocks, None))
+                yield block
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
 def _around_cut_line(data: bytes, begin: int) -> Iterator[Block]:
     """The whole lines of `data`, and the line it ends in, which is too long or lacks its line end."""
     whole = data.rfind(b"\n") + 1
     if whole:
         yield Block(data[:whole], begin)
     yield Block(data[whole : whole + LONGEST_LINE] + b"\n", begin + whole, cut=True)
+
+
+class _Recoded(io.RawIOBase):
+    """A log in UTF-16, or one that begins with NULs, as UTF-8."""
+
+    def __init__(self, inner: IO[bytes]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._to_utf8 = ToUtf8()
+        self._rest = b""
+
+    @property
+    def error(self) -> object:
+        """What ended a compressed input, see `failure`."""
+        return getattr(getattr(self._inner, "raw", None), "error", None)
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills `buffer` from the stream."""
+        while not self._rest:
+            data = self._inner.read(BLOCK)
+            self._rest = self._to_utf8(data)
+            if not data:
+                break
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        """Closes what is read from, too."""
+        self._inner.close()
+        super().close()
+
+
+def only_strictly(block: Block, path: str) -> bool:
+    """Whether the log that begins with this block must be read line by line.
+
+    Where all lines end at one column, a number at a line's end may be cut, which shapes cannot tell; where an export
+    joined lines, line numbers are not those of the file.
+    """
+    return not block.offset and path != "-" and (JOINED in block.data or bool(cut_column(block.data)))
+
+
+def _as_utf8(stream: IO[bytes]) -> IO[bytes]:
+    head = stream.peek(_HEAD)[:_HEAD] if isinstance(stream, io.BufferedReader) else b""
+    if b"\0" not in head:
+        return stream
+    return cast("IO[bytes]", io.BufferedReader(_Recoded(stream), BLOCK))
 
 
 def _skip_line(stream: IO[bytes], seen: Input) -> int:
@@ -85,6 +163,8 @@ def _read(stream: IO[bytes], size: int, seen: Input, *, line: bool = False) -> b
 def lines_of(raw: bytes, number: int, seen: Input, unwrapper: Unwrapper, *, cut: bool = False) -> list[Line]:
     """The lines in one physical line of a block (its line end may be there), as `read_lines` gives them."""
     bare = raw.removesuffix(b"\n")
+    if b"\0" in bare:
+        bare = bare.translate(None, b"\0")
     long = len(bare) > LONGEST_LINE or (cut and len(bare) == LONGEST_LINE)
     seen.long_lines += long
     return lines_in(bare[:LONGEST_LINE].rstrip(b"\r"), number, seen, unwrapper, cut=cut or long)

@@ -23,7 +23,7 @@ LONGEST_LINE = 1 << 20
 
 _RECORD = (b"[2", b"[1", b"[0")
 """A bare record begins with its date or time."""
-_JOINED = "\u23ce".encode()
+JOINED = "\u23ce".encode()
 
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _KNOWN_BINARY = {
@@ -114,7 +114,7 @@ def read_lines(path: str, seen: Input) -> Iterator[Line]:
     with open_log(path) as stream:
         for physical, raw, cut, full in _split(stream, seen):
             lines = lines_in(raw, physical + joined, seen, unwrapper, cut=cut, full=full)
-            if len(lines) > 1 and _JOINED in raw:
+            if len(lines) > 1 and JOINED in raw:
                 lines = [replace(line, number=line.number + index) for index, line in enumerate(lines)]
                 joined += len(lines) - 1
             yield from lines
@@ -127,7 +127,7 @@ def lines_in(raw: bytes, number: int, seen: Input, unwrapper: Unwrapper, *, cut:
     text = raw.decode("utf-8", "replace")
     if "\ufffd" in text:
         seen.undecodable += 1
-    if raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw and _JOINED not in raw:
+    if raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw and JOINED not in raw:
         return [Line(number, text, cut=cut, full=full)]
     return list(unwrapper.lines(number, text, cut=cut, full=full))
 

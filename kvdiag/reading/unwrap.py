@@ -23,6 +23,13 @@ class Unwrapper:
 
     def __init__(self) -> None:
         self._held: Held = {}
+        self.cuts = False
+        """Whether a wrapper was seen that cuts long lines into parts."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the beginning of a line waits for its end."""
+        return bool(self._held)
 
     def lines(self, number: int, text: str, *, cut: bool = False, full: bool = False) -> Iterator[Line]:
         """The lines inside one physical line, none where it is only a part of one."""
@@ -33,6 +40,7 @@ class Unwrapper:
         """Wrappers can stand around a joined line and around each of what was joined."""
         for peeled in peel(_plain(outer.text), self._held):
             inner = within(outer, peeled)
+            self.cuts = self.cuts or inner.partial is not None
             pieces = _pieces(_plain(inner.text))
             if pieces == [inner.text] or depth >= _DEEPEST:
                 yield inner

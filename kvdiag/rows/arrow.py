@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvdiag.lines.chunk import Chunk, Texts, ranks
-from kvdiag.lines.columns import BATCH_FAMILIES, TAGS, fields
+from kvdiag.lines.columns import BATCH_FAMILIES, STREAM, TAGS, fields
 
 if TYPE_CHECKING:
     import pyarrow
 
 FIXED = {"log": "text", "start": "small", "family": "text", "time": "time", "rank": "text"}
-"""Columns every row has, with their kinds; the tags of the rank follow them, then ``line`` and ``offset``, then the fields."""
+"""Columns every row has, with their kinds.
+
+The stream (where a wrapper names one) and the rank's tags follow, then ``line`` and ``offset``, then the fields.
+"""
 
 
 @lru_cache(maxsize=1)
 def kinds() -> dict[str, str]:
     """All columns there can be, in their order, with their kinds."""
-    return FIXED | dict.fromkeys(TAGS, "small") | {"line": "whole", "offset": "whole"} | fields()
+    return FIXED | {STREAM: "text"} | dict.fromkeys(TAGS, "small") | {"line": "whole", "offset": "whole"} | fields()
 
 
 def columns_of(names: Iterable[str]) -> list[str]:

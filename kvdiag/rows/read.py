@@ -11,11 +11,9 @@ from kvdiag.frozen import field, mutable
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.chunk import Chunk, Texts, of_records
 from kvdiag.lines.columns import BATCH_FAMILIES
-from kvdiag.lines.sample import is_encoded
 from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input, read_lines
-from kvdiag.reading.blocks import read_blocks
-from kvdiag.reading.column import cut_column
+from kvdiag.reading.blocks import only_strictly, read_ahead
 from kvdiag.rows.arrow import table_of
 from kvdiag.rows.clock import Clock
 from kvdiag.starts import Assembly
@@ -49,14 +47,10 @@ class Rows:
 
 
 def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Chunk, list[Record], Texts]]:
-    """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read.
-
-    Where all lines end at one column, a number at a line's end may be cut, which shapes cannot tell: such a log is read
-    by the strict rules.
-    """
+    """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read."""
     scanner = Scanner(_bears_on_nothing, seen)
-    for block in read_blocks(path, seen):
-        if not block.offset and path != "-" and cut_column(block.data):
+    for block in read_ahead(path, seen):
+        if only_strictly(block, path):
             seen.bytes = 0
             yield from strict_chunks(path, seen)
             return
@@ -64,6 +58,8 @@ def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None
         yield found.rows, found.records, scanner.texts
         if progress:
             progress(seen.bytes)
+    rest = scanner.finish()
+    yield rest.rows, rest.records, scanner.texts
 
 
 def _bears_on_nothing(record: Record) -> bool:
@@ -87,7 +83,6 @@ def tables(
 ) -> Iterator[pyarrow.Table]:
     """The timeline of one log as Arrow tables, one a block, each with the columns that occur in it."""
     rows: Rows | None = None
-    strict = strict or is_encoded(path)
     for chunk, records, texts in strict_chunks(path, seen) if strict else chunks(path, seen, progress):
         rows = rows or Rows(texts)
         start = rows.start(chunk, records)

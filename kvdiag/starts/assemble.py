@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from kvdiag.frozen import mutable
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.prefix import Rank
-from kvdiag.starts.build import StartBuilder
+from kvdiag.starts.build import BATCHES, StartBuilder
 from kvdiag.starts.loose import loose_kind
 from kvdiag.starts.merge import Part, merge
-from kvdiag.starts.model import Start
+from kvdiag.starts.model import Span, Start
 from kvdiag.starts.progress import BEGINS, Progress
 
 MIXED = (
@@ -25,17 +26,32 @@ _DEAD = re.compile(r"Received sigquit from a child process|\bKilled +python|Trig
 class _Stream:
     """One stream of one input: the starts in it, of which usually one is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: int, name: str) -> None:
         self.closed: list[StartBuilder] = []
         self.open: list[StartBuilder] = [StartBuilder()]
+        self._path, self._name = path, name
+        self._owners = dict.fromkeys(BATCHES, (self.newest, 0))
+        self._turned = self.newest
 
     def add(self, record: Record, path: int) -> None:
         if record.family is None:
             self._unknown(record, path)
         elif record.family == "server-args-dump":
             self._dump(record, path)
+            self._turn(record.line.number)
         else:
             self._known(record, path)
+        if self.newest is not self._turned:
+            self._turn(record.line.number)
+
+    def _turn(self, line: int | None) -> None:
+        """From `line` on batch lines may be another start's: ends the spans of those whose they no longer are."""
+        self._turned = self.newest
+        for family, (owner, begin) in self._owners.items():
+            now = self._owner_of(partial(_other_mode, family))
+            if now is not owner or line is None:
+                owner.start.spans.append(Span(self._path, self._name, family, begin, line))
+                self._owners[family] = now, line or 0
 
     @property
     def newest(self) -> StartBuilder:
@@ -70,17 +86,17 @@ class _Stream:
         self.newest.add(record, path)
 
     def _known(self, record: Record, path: int) -> None:
-        builder = self._owner(record) if len(self.open) > 1 else self._sequel(record, path)
+        several = len(self.open) > 1
+        builder = self._owner_of(lambda builder: _foreign(builder, record)) if several else self._sequel(record, path)
         if builder is None:
             return
         if record.family == "crash" and _DEAD.search(record.message):
             builder.dead = True
         builder.add(record, path)
 
-    def _owner(self, record: Record) -> StartBuilder:
-        """The one of several servers whose start-up still lacks the line; the first where none or all could have it."""
-        own = [builder for builder in self.open if not _foreign(builder, record)]
-        return own[0] if own else self.newest
+    def _owner_of(self, foreign: Callable[[StartBuilder], bool]) -> StartBuilder:
+        """The first of several servers to which a line is not foreign; the newest where it is foreign to all."""
+        return next((builder for builder in self.open if not foreign(builder)), self.newest)
 
     def _sequel(self, record: Record, path: int) -> StartBuilder | None:
         """The start that the record belongs to, which it may open; None where a later line will tell."""
@@ -117,6 +133,7 @@ class _Stream:
         for builder in self.open:
             for progress in builder.ranks.values():
                 _release(builder, progress, progress.path)
+        self._turn(None)
         self._begin()
         return self.closed
 
@@ -153,9 +170,8 @@ def _replicated(builder: StartBuilder, record: Record) -> bool:
 def _foreign(builder: StartBuilder, record: Record) -> bool:
     """Whether a start that shares its stream with another cannot have printed the record."""
     family = record.family
-    mode = builder.start.server_args.get("disaggregation_mode")
-    if family in ("prefill-batch", "decode-batch"):
-        return mode in ("prefill", "decode") and not str(family).startswith(str(mode))
+    if family in BATCHES:
+        return _other_mode(family, builder)
     progress = builder.ranks.get(str(record.rank))
     if progress is None:
         return False
@@ -172,6 +188,12 @@ def _foreign(builder: StartBuilder, record: Record) -> bool:
     return passed.get(str(family), False)
 
 
+def _other_mode(family: str, builder: StartBuilder) -> bool:
+    """Whether a start of a disaggregated pair prints batches of the other family."""
+    mode = builder.start.server_args.get("disaggregation_mode")
+    return mode in ("prefill", "decode") and not family.startswith(str(mode))
+
+
 @mutable
 class Assembly:
     """Takes the records of all inputs, path by path, and gives the starts in them."""
@@ -186,7 +208,7 @@ class Assembly:
         key = (path, record.line.stream)
         stream = self.streams.get(key)
         if stream is None:
-            stream = self.streams[key] = _Stream()
+            stream = self.streams[key] = _Stream(*key)
         stream.add(record, path)
 
     def begun(self) -> int:

@@ -26,7 +26,7 @@ from kvdiag.starts.tables import (
     UNITS,
 )
 
-_BATCHES = {"prefill-batch", "decode-batch"}
+BATCHES = ("prefill-batch", "decode-batch")
 _WITH_ROLE = {"weight-load-begin", "weight-load-end", "memory-pool-end", *RESTATED}
 _GRAPHS = {"graph-begin", "graph-end", "graph-failed", "graph-bs"}
 
@@ -83,7 +83,7 @@ class StartBuilder:
         self.evidence.line(record)
         if family == "server-args-dump":
             self._arguments(record, path)
-        elif family in _BATCHES:
+        elif family in BATCHES:
             self.start.batches.append(record)
         elif family == "kv-alloc":
             self._pool(record, path)
@@ -242,6 +242,7 @@ class StartBuilder:
             self.event(event.kind, event.record, event.path)
         start.batches += more.batches
         start.pools += more.pools
+        start.spans += more.spans
         start.notes += more.notes
         start.address_space |= more.address_space
         self.evidence.absorb(other.evidence)

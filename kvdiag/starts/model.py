@@ -57,12 +57,24 @@ class ReleaseEvidence:
     contradiction: str = ""
 
 
+@frozen
+class Span:
+    """Where batch lines of `family` are a start's: lines of one input and stream from `begin` up to but not `end` (None: all)."""
+
+    path: int
+    stream: str
+    family: str
+    begin: int
+    end: int | None
+
+
 @mutable
 class Start:
     """One start of one server (all its ranks): what it was told, what it measured, what it then did.
 
     `stream` is the wrapper's name for the server (container, pod, unit) where an input holds several. `notes` say what
     about the grouping is not certain; `address_space` is set where pool lines state reserved address space, not memory.
+    `spans` are where its batch lines stand: `batches` may be a sample of them.
     """
 
     engine: str = "sglang"
@@ -77,6 +89,7 @@ class Start:
     events: list[Event] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
     pools: list[Record] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     release: ReleaseEvidence | None = None
 
     def find(self, name: str, *, rank: str | None = None, role: str | None = None) -> list[Number]:
