@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from kvdiag import rulebook
@@ -27,6 +29,7 @@ def reference_pages() -> dict[str, str]:
         "reference/numbers.md": _number_index(),
         "reference/drift.md": _drift(),
         "reference/schemas.md": _schema_index(),
+        "reference/sizes.md": _bench("sizes").page(),
     }
     for family in families().values():
         pages[f"reference/lines/{family.name}.md"] = "\n".join(_line_family(family)) + "\n"
@@ -37,6 +40,16 @@ def reference_pages() -> dict[str, str]:
     for name in schema.names():
         pages[f"reference/schemas/{name}.md"] = _schema(name)
     return pages
+
+
+def _bench(name: str) -> ModuleType:
+    """A script of bench/, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location(f"kvdiag_bench_{name}", Path(__file__).parent.parent / "bench" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _cell(text: str) -> str:

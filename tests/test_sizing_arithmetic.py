@@ -1,0 +1,366 @@
+"""The arithmetic of single steps, by figures worked out by hand from SGLang's formulas; the oracle holds the whole of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvdiag
+from kvdiag.errors import CannotSizeError
+from kvdiag.models import StateShape, geometry_of
+from kvdiag.models.config import config_from
+from kvdiag.models.sparse import Compressed, CompressedKeys
+from kvdiag.quantity import GIB, Interval, printed_interval
+from kvdiag.releases import parse_release
+from kvdiag.sizing import Device, ServerArguments, cells, dsv4, swa
+from kvdiag.sizing.fraction import default_fraction
+from kvdiag.sizing.graphs import Resolution, chunk_default, prefill_graph_sizes
+from kvdiag.sizing.slots import request_table_bytes
+from kvdiag.sizing.speculative import speculation
+from kvdiag.sizing.state import StateDemand, split_state, state_bytes
+from tests.test_size import DENSE, WINDOWS, sized
+
+GEOMETRY = geometry_of(config_from(DENSE, "config", "dense"))
+NEWEST = parse_release("0.5.23")
+H100 = Device(81559, (9, 0))
+
+
+def case(release, memory=None, mla=False, multimodal=False, vendor="nvidia", **arguments):
+    device = Device(memory, (9, 0), vendor)
+    return Resolution(GEOMETRY, ServerArguments(**arguments), parse_release(release), device, mla, multimodal, None)
+
+
+@pytest.mark.parametrize(
+    ("release", "memory", "arguments", "fraction"),
+    [
+        ("0.3.0", None, {}, 0.88),
+        ("0.3.0", None, {"tp_size": 2}, 0.87),
+        ("0.3.0", None, {"tp_size": 4}, 0.85),
+        ("0.3.0", None, {"tp_size": 8}, 0.83),
+        ("0.3.6", None, {"tp_size": 8}, 0.82),
+        ("0.4.0", None, {"tp_size": 8}, 0.81),
+        ("0.4.0", None, {"tp_size": 16}, 0.79),
+        ("0.4.5", 143771, {"tp_size": 8}, 0.81),
+        ("0.4.6", 81559, {"tp_size": 8}, 0.81),
+        ("0.4.6", 143771, {"tp_size": 8}, (143771 - 13 * 1024) / 143771),
+    ],
+)
+def test_the_first_releases_go_by_ranks_and_0_4_6_by_large_cards(release, memory, arguments, fraction):
+    assert default_fraction(case(release, memory, **arguments)) == fraction
+
+
+@pytest.mark.parametrize(
+    ("memory", "vendor", "arguments", "fraction"),
+    [
+        (None, "nvidia", {"tp_size": 8}, 0.88),
+        (81559, "nvidia", {"tp_size": 4, "pp_size": 2}, 0.81),
+        (81559, "nvidia", {"tp_size": 2, "speculative_algorithm": "EAGLE"}, 0.87 * 0.95),
+        (90000, "nvidia", {}, 0.88),
+        (98304, "nvidia", {}, 0.88),
+        (143771, "nvidia", {}, (143771 - 18 * 1024) / 143771),
+        (143771, "nvidia", {"speculative_algorithm": "EAGLE"}, (143771 - 20 * 1024) / 143771),
+        (180000, "nvidia", {}, (180000 - 18 * 1024) / 180000),
+        (183359, "nvidia", {}, 0.79),
+        (196608, "amd", {}, (196608 - 18 * 1024) / 196608),
+    ],
+)
+def test_0_4_7_goes_by_ranks_and_keeps_18_gib_of_large_cards(memory, vendor, arguments, fraction):
+    assert default_fraction(case("0.4.7", memory, vendor=vendor, **arguments)) == pytest.approx(fraction, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("release", "memory", "arguments", "reserve_gib"),
+    [
+        ("0.4.8", 24564, {}, 2.9),
+        ("0.4.8", 24564, {"tp_size": 2, "pp_size": 2}, 3.2),
+        ("0.4.8", 35 * 1024, {}, 10),
+        ("0.4.8", 81559, {"tp_size": 8}, 13.5),
+        ("0.4.8", 90 * 1024, {}, 12.5),
+        ("0.4.8", 143771, {"tp_size": 2}, 13),
+        ("0.4.8", 160 * 1024, {}, 32),
+        ("0.4.8", 183359, {"tp_size": 8}, 32),
+        ("0.4.8", 81559, {"enable_dp_attention": True}, 14),
+        ("0.4.8", 81559, {"speculative_algorithm": "EAGLE"}, 12),
+        ("0.5.1", 81559, {"speculative_algorithm": "STANDALONE"}, 12),
+        ("0.5.2", 81559, {"speculative_algorithm": "STANDALONE"}, 16),
+        ("0.5.2", 81559, {"speculative_algorithm": "EAGLE"}, 12),
+    ],
+)
+def test_0_4_8_to_0_5_2_reserve_by_card_ranks_and_speculation(release, memory, arguments, reserve_gib):
+    fraction = round((memory - reserve_gib * 1024) / memory, 3)
+    assert default_fraction(case(release, memory, **arguments)) == fraction
+
+
+@pytest.mark.parametrize(
+    ("release", "memory", "arguments", "reserve_mib"),
+    [
+        # 512 + 1.5 a token of the chunk + 2 a decode size + 128 a rank; at least 10 GiB above 60 GiB
+        ("0.5.5", 48 * 1024, {}, 512 + 1.5 * 4096 + 2 * 32 + 128),
+        ("0.5.5", 48 * 1024, {"tp_size": 2, "pp_size": 2}, 512 + 1.5 * 4096 + 2 * 32 + 4 * 128),
+        ("0.5.5", 48 * 1024, {"chunked_prefill_size": 512}, 512 + 1.5 * 2048 + 2 * 32 + 128),
+        ("0.5.5", 48 * 1024, {"chunked_prefill_size": -1}, 512 + 1.5 * 16384 + 2 * 32 + 128),
+        ("0.5.5", 48 * 1024, {"cuda_graph_max_bs": 100}, 512 + 1.5 * 4096 + 2 * 100 + 128),
+        ("0.5.5", 80 * 1024, {"cuda_graph_max_bs": 8, "chunked_prefill_size": 2048}, 10 * 1024),
+        ("0.5.5", 60 * 1024, {"cuda_graph_max_bs": 8, "chunked_prefill_size": 2048}, 512 + 1.5 * 2048 + 16 + 128),
+        ("0.5.5", 48 * 1024, {"speculative_algorithm": "EAGLE"}, 512 + 1.5 * 4096 + 64 + 128 + 2 * 1024),
+        ("0.5.13", 48 * 1024, {"speculative_algorithm": "EAGLE", "disable_piecewise_cuda_graph": True},
+         512 + 1.5 * 4096 + 64 + 128 + 4 * 1024),
+        ("0.5.13", 48 * 1024, {"speculative_algorithm": "STANDALONE", "disable_piecewise_cuda_graph": True},
+         512 + 1.5 * 4096 + 64 + 128 + 6 * 1024),
+        ("0.5.13", 48 * 1024, {"speculative_algorithm": "NGRAM", "disable_piecewise_cuda_graph": True},
+         512 + 1.5 * 4096 + 64 + 128),
+        ("0.5.14", 48 * 1024, {"speculative_algorithm": "EAGLE", "disable_piecewise_cuda_graph": True},
+         512 + 1.5 * 4096 + 64 + 128),
+        ("0.5.6", 48 * 1024, {"enable_piecewise_cuda_graph": True}, 512 + 1.5 * 4096 + 64 + 128 + 4096 // 4),
+        ("0.5.7", 48 * 1024, {"enable_piecewise_cuda_graph": True}, 512 + 1.5 * 4096 + 64 + 128 + 4096 // 8),
+        ("0.5.7", 48 * 1024, {"enable_piecewise_cuda_graph": True, "piecewise_cuda_graph_max_tokens": 1000},
+         512 + 1.5 * 4096 + 64 + 128 + 125),
+        ("0.5.15", 48 * 1024, {"disable_piecewise_cuda_graph": True, "disable_cuda_graph": True}, 512 + 1.5 * 4096 + 128),
+        ("0.5.15", 48 * 1024, {"disable_piecewise_cuda_graph": True, "moe_a2a_backend": "deepep"},
+         512 + 1.5 * 4096 + 64 + 128 + 2048),
+        ("0.5.14", 48 * 1024, {"disable_piecewise_cuda_graph": True, "moe_a2a_backend": "deepep"}, 512 + 1.5 * 4096 + 64 + 128),
+        # DP attention: 3 a size and replica, half as much again where sizes pass 300
+        ("0.5.5", 48 * 1024, {"tp_size": 2, "dp_size": 2, "enable_dp_attention": True},
+         512 + 1.5 * 4096 + 64 + 256 + 32 * 2 * 3),
+        ("0.5.5", 48 * 1024, {"tp_size": 2, "dp_size": 2, "enable_dp_attention": True, "cuda_graph_max_bs": 300},
+         512 + 1.5 * 4096 + 600 + 256 + 300 * 2 * 3),
+        ("0.5.5", 48 * 1024, {"tp_size": 2, "dp_size": 2, "enable_dp_attention": True, "cuda_graph_max_bs": 301},
+         512 + 1.5 * 4096 + 602 + 256 + 301 * 2 * 4.5),
+        # decode servers of a disaggregated pair: tokens of a step, at least 2048
+        ("0.5.15", 48 * 1024, {"disable_piecewise_cuda_graph": True, "disaggregation_mode": "decode"},
+         512 + 1.5 * 2048 + 64 + 128),
+        ("0.5.15", 48 * 1024, {"disable_piecewise_cuda_graph": True, "disaggregation_mode": "decode", "cuda_graph_max_bs": 900,
+                               "speculative_num_draft_tokens": 4}, 512 + 1.5 * 3600 + 1800 + 128),
+        ("0.5.15", 48 * 1024, {"disable_piecewise_cuda_graph": True, "disaggregation_mode": "prefill"}, 512 + 1.5 * 4096 + 128),
+    ],
+)  # fmt: skip
+def test_0_5_3_and_newer_reserve_by_chunk_graphs_and_parallelism(release, memory, arguments, reserve_mib):
+    assert default_fraction(case(release, memory, **arguments)) == round((memory - reserve_mib) / memory, 3)
+
+
+def test_without_a_card_the_fraction_is_a_constant():
+    assert default_fraction(case("0.5.9")) == 0.88
+    assert default_fraction(case("0.5.20")) == 0.95
+
+
+@pytest.mark.parametrize(
+    ("release", "memory", "chunk"),
+    [
+        ("0.4.6", 24_999, 2048), ("0.4.6", 25_000, 8192), ("0.4.6", 183359, 8192), ("0.4.7", 180_000, 8192), ("0.4.7", 180_001, 16384),
+        ("0.4.6", None, 8192), ("0.4.8", None, 4096), ("0.4.8", 20479, 2048), ("0.4.8", 20480, 2048), ("0.5.20", 20479, 2048),
+        ("0.5.20", 20480, 4096), ("0.5.19", 35839, 2048), ("0.5.2", 35840, 8192), ("0.5.3", 35840, 4096), ("0.5.3", 61440, 8192),
+        ("0.5.3", 163839, 8192), ("0.5.3", 163840, 16384),
+    ],
+)  # fmt: skip
+def test_the_prefill_chunk_follows_the_card(release, memory, chunk):
+    assert chunk_default(parse_release(release), memory) == chunk
+
+
+@pytest.mark.parametrize(
+    ("release", "chunk", "arguments", "mla", "sizes"),
+    [
+        # 4..32 by 4 (8), 48..256 by 16 (14), 288..512 by 32 (8), 576..1024 by 64 (8), 1280..4096 by 256 (12), then by 512
+        ("0.5.9", 512, {}, False, 30),
+        ("0.5.9", 511, {}, False, 29),
+        ("0.5.9", 1024, {}, False, 38),
+        ("0.5.8", 1024, {}, False, 37),
+        ("0.5.9", 4096, {}, False, 50),
+        ("0.5.9", 4608, {}, False, 51),
+        ("0.5.9", 8192, {}, False, 58),
+        ("0.5.9", 8192, {}, True, 42),
+        ("0.5.9", 8192, {"piecewise_cuda_graph_max_tokens": 512}, False, 30),
+        ("0.5.9", 8192, {"max_total_tokens": 512}, False, 58),
+        ("0.5.10", 8192, {"max_total_tokens": 512}, False, 30),
+        ("0.5.12", 8192, {"context_length": 512}, False, 58),
+        ("0.5.13", 8192, {"context_length": 512}, False, 30),
+        ("0.5.16", 8192, {"context_length": 512}, False, 30),
+        ("0.5.17", 8192, {"context_length": 512}, False, 58),
+    ],
+)
+def test_captured_prefill_sizes_grow_by_wider_steps(release, chunk, arguments, mla, sizes):
+    assert prefill_graph_sizes(case(release, mla=mla, **arguments), chunk) == sizes
+
+
+def demand(ratios=(0, 4, 128, 4), requests=None, extra=0, speculative=False, window=128, page=256):
+    shape = Compressed(ratios, 448, 64, 128, window, ())
+    return dsv4.Dsv4Demand(shape, range(len(ratios)), 0.1, page, speculative, requests, 65536, extra)
+
+
+@pytest.mark.parametrize(
+    ("release", "speculative", "extra", "c4_state", "c128_state"),
+    [
+        ("0.5.14", False, 0, 10240 // 128 * 8, 10240 // 128 * 128),
+        ("0.5.15", False, 0, 10240 // 128 * 8, 65 * 128),
+        ("0.5.15", True, 0, 10240 // 128 * 16, 65 * 256),
+        ("0.5.21", False, 3, 10240 // 256 * 8, 68 * 128),
+    ],
+)
+def test_the_pools_of_deepseek_v4(release, speculative, extra, c4_state, c128_state):
+    found = dsv4.pools(102_655, 64, demand(speculative=speculative, extra=extra), parse_release(release))
+    assert found == dsv4.Dsv4Pools(102_400, 10_240, 25_600, 800, c4_state, c128_state)
+    assert isinstance(found.c128, int)
+
+
+def test_the_state_of_the_widest_compression_is_whole_blocks_of_rows():
+    # (60 requests + 1 + 2 extra) x 128 + 128 + 1 rows, in blocks of 128; two float32 of 512 in each of one layer
+    assert dsv4.fixed_state_bytes(demand(extra=2), 60, NEWEST) == (63 * 128 + 128 + 128) * 2 * 512 * 4
+    assert dsv4.fixed_state_bytes(demand((0, 4)), 60, NEWEST) == 0
+    assert dsv4.fixed_state_bytes(demand(), 60, parse_release("0.5.14")) == 0
+
+
+@given(st.integers(10**9, 10**12), st.one_of(st.none(), st.integers(1, 5000)))
+def test_the_profile_of_deepseek_v4_fills_the_budget(budget, requests):
+    asked = demand(requests=requests)
+    price = dsv4.bytes_per_full_token(asked, NEWEST)
+    tokens = dsv4.profiled_tokens(budget, price, asked, NEWEST)
+    if requests is None:
+        guess = int(budget / price)
+        requests = min(max(min(int(guess / 65536 * 512), 4096), 2048), guess // 2)
+    fixed = dsv4.fixed_state_bytes(asked, requests, NEWEST)
+    assert tokens == 0 or tokens * price <= budget - fixed + 1
+    assert (tokens + 1) * price > budget - fixed - 1
+
+
+def test_fp4_cells_have_a_scale_in_sixteen_values():
+    found = kvdiag.size(config=DENSE, release="0.5.22", args={"kv_cache_dtype": "fp4_mx_block16"})
+    assert found.bytes_per_token == 8 * 64 * 32 * 2 + 8 * 128 // 16 * 32 * 2
+    assert isinstance(found.bytes_per_token, int)
+    before = kvdiag.size(config=DENSE, release="0.5.16", args={"kv_cache_dtype": "fp4_e2m1"}).bytes_per_token
+    assert before == 8 * 256 * 32 // 2 + 8 * 128 * 32 * 2 // 16 + 8 * 128 * 2
+    with pytest.raises(CannotSizeError, match="nvfp4"):
+        kvdiag.size(config=DENSE, release="0.5.22", args={"kv_cache_dtype": "nvfp4"})
+
+
+def test_compressed_keys_are_two_bytes_of_every_ratio_th_key():
+    assert cells.compressed_keys_cell(CompressedKeys(2, 128, 4), 10) == 2 * 128 * 2 // 4 * 10
+
+
+@pytest.mark.parametrize(
+    ("overlap", "page", "steps", "topk", "tokens", "slots"),
+    [
+        (True, 1, 3, 1, 4, 2 * 4), (True, 1, 3, 4, 8, 2 * 12), (True, 16, 3, 1, 4, 2 * 4), (True, 16, 3, 4, 8, 2 * 2 * 16 * 4),
+        (False, 1, 3, 4, 8, 12), (False, 1, 1, 2, 8, 8), (False, 16, 3, 1, 4, 16), (False, 16, 3, 4, 8, 32 * 4),
+        (False, 16, 20, 1, 40, 32),
+    ],
+)  # fmt: skip
+def test_a_capped_window_pool_counts_what_a_decode_step_may_take(overlap, page, steps, topk, tokens, slots):
+    args = {
+        "speculative_algorithm": "EAGLE", "speculative_num_steps": steps, "speculative_eagle_topk": topk,
+        "speculative_num_draft_tokens": tokens, "page_size": page, "disable_radix_cache": True, "max_running_requests": 4,
+        "chunked_prefill_size": 2048, "disable_overlap_schedule": not overlap, "attention_backend": "triton",
+    }  # fmt: skip
+    drafts = steps + 1 if topk == 1 else tokens
+    slots = max(slots, 2 * drafts if overlap and topk == 1 else slots)
+    each = 127 + 128 * drafts + page + slots
+    cap = each * 4 + (2 if overlap else 1) * 2048 + page
+    found = sized(WINDOWS, "0.5.15", **args)
+    assert found.page_size == page
+    assert found.swa_max_total_num_tokens == -(-cap // page) * page
+
+
+@pytest.mark.parametrize(
+    ("release", "algorithm", "architecture", "chosen"),
+    [
+        ("0.5.6", "EAGLE", "LlamaForCausalLM", (5, 4, 8)),
+        ("0.5.6", "EAGLE", "GptOssForCausalLM", (3, 1, 4)),
+        ("0.5.0", "EAGLE", "GptOssForCausalLM", (5, 4, 8)),
+        ("0.5.8", "EAGLE", "Qwen3ForCausalLM", (5, 4, 8)),
+        ("0.5.9", "EAGLE", "Qwen3ForCausalLM", (3, 1, 4)),
+        ("0.5.9", "EAGLE", "LlamaForCausalLM", (5, 4, 8)),
+        ("0.5.6", "STANDALONE", "LlamaForCausalLM", (5, 4, 8)),
+        ("0.5.7", "STANDALONE", "LlamaForCausalLM", (3, 1, 4)),
+        ("0.5.9", "NEXTN", "LlamaForCausalLM", (5, 4, 8)),
+        ("0.5.9", "NGRAM", "LlamaForCausalLM", (0, 1, 12)),
+    ],
+)
+def test_speculation_without_figures_takes_those_of_the_release(release, algorithm, architecture, chosen):
+    geometry = geometry_of(config_from(DENSE | {"architectures": [architecture]}, "config", "m"))
+    found = speculation(geometry, ServerArguments(speculative_algorithm=algorithm), parse_release(release), None)
+    assert (found.num_steps, found.eagle_topk, found.num_draft_tokens) == chosen
+
+
+def state_demand(**of):
+    base = {"whole": GIB, "per_request": GIB, "slots": 3, "ratio": 1.0, "explicit": None, "requests": None, "dp": 1,
+            "draft_tokens": 0, "radix": True, "splits_by_dp": False}  # fmt: skip
+    return StateDemand(**(base | of))
+
+
+@pytest.mark.parametrize(
+    ("release", "of", "size", "rest"),
+    [
+        ("0.5.2", {}, 512, 600 - 512),
+        ("0.5.2", {"requests": 64}, 64, 536),
+        ("0.5.2", {"requests": 64, "explicit": 32}, 32, 568),
+        ("0.5.2", {"requests": 64, "dp": 2}, 32, 568),
+        ("0.5.6", {}, 300, 300),
+        ("0.5.6", {"draft_tokens": 2}, 100, 300),
+        ("0.5.6", {"radix": False, "requests": 10, "draft_tokens": 1}, 10, 580),
+        ("0.5.6", {"radix": False}, 512, 88),
+        ("0.5.6", {"splits_by_dp": True, "dp": 2}, 150, 450),
+        ("0.5.8", {"draft_tokens": 2, "requests": 100}, 200, 200),
+        ("0.5.7", {"draft_tokens": 2, "requests": 100, "explicit": 20}, 20, 580),
+        ("0.5.8", {"draft_tokens": 2, "requests": 100, "explicit": 20}, 20, 380),
+        ("0.5.8", {"draft_tokens": 2, "requests": 100, "explicit": 20, "dp": 2}, 10, 490),
+        ("0.5.9", {"radix": False}, 300, 300),
+        ("0.5.13", {}, 300, 300),
+        ("0.5.17", {}, 299, 300),
+        ("0.5.13", {"explicit": 30, "requests": 100, "draft_tokens": 2}, 30, 600 - 20 - 30),
+        ("0.5.17", {"explicit": 30, "requests": 100, "draft_tokens": 2}, 30, 600 - 22 - 31),
+        ("0.5.17", {"radix": False, "requests": 10, "draft_tokens": 2}, 10, 600 - 22 - 11),
+        ("0.5.13", {"draft_tokens": 3, "requests": 9}, 150, 600 - 27 - 150),
+    ],
+)
+def test_the_states_share_of_the_budget(release, of, size, rest):
+    found = split_state(600.0, state_demand(**of), parse_release(release))
+    assert (found.size, found.rest) == (size, rest)
+
+
+def test_a_state_that_does_not_divide_over_the_ranks_stops_the_server():
+    shape = StateShape(family="mamba1", layers=(0,), num_heads=3, head_dim=64, state_size=16, intermediate_size=64, n_groups=1,
+                       conv_kernel=4, attention_layers=(), ssm_dtype=None, since="0.5.9")  # fmt: skip
+    with pytest.raises(CannotSizeError, match="3 state heads do not divide by 2 ranks"):
+        state_bytes(shape, 2, None, NEWEST)
+
+
+@given(st.integers(1, 10**7), st.integers(1, 64), st.sampled_from([1, 16, 64]), st.sampled_from(["0.5.9", "0.5.10"]))
+def test_two_pools_never_take_more_than_one_did(tokens, layers, page, release):
+    pools = swa.Pools(1024, 1024, layers, layers, 0.8)
+    found = swa.split_by_memory(tokens, pools, page, parse_release(release))
+    assert found.full % page == found.window % page == 0
+    assert found.full * layers + found.window * layers <= tokens * 2 * layers
+    assert found.window <= (found.full + page) * Fraction(8, 10)
+
+
+def test_the_request_table_is_an_int32_a_position_with_four_to_spare():
+    assert request_table_bytes(100, 8192, 3) == 100 * 8199 * 4
+
+
+def test_a_number_of_four_hundred_characters_is_the_longest():
+    assert printed_interval("1" * 400, "tokens").is_exact
+    with pytest.raises(ValueError, match="more than 400 characters"):
+        printed_interval("1" * 401, "tokens")
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"), [("1.5e3", 1450, 1550), ("2.", 2, 2), ("1e2", 50, 150), ("+0.5", "0.45", "0.55")]
+)
+def test_printed_forms_that_are_rare(text, low, high):
+    read = printed_interval(text, "requests")
+    assert (read.low, read.high, read.unit) == (Fraction(low), Fraction(high), "requests")
+
+
+def test_an_interval_refuses_to_be_upside_down_and_says_so():
+    with pytest.raises(ValueError, match="low 2 above high 1"):
+        Interval.of(2, 1)
+
+
+def test_intervals_as_data_are_whole_where_they_can_be():
+    assert Interval.of(1, 1.5, "tokens").to_dict() == {"low": 1, "high": 1.5, "unit": "tokens"}
+    assert isinstance(Interval.of(1, 2).to_dict()["low"], int)
+    assert Interval.of(1, 2, "bytes").with_unit("tokens") == Interval.of(1, 2, "tokens")
+    assert (Interval.of(3, unit="bytes") * 2).unit == (Interval.of(3, unit="bytes") / 2).unit == "bytes"
+    assert -Interval.of(1, 2, "bytes") == Interval.of(-2, -1, "bytes")
+    assert (Interval.of(3, unit="bytes") // 2) == Interval.of(1, unit="bytes")
