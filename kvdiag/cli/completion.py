@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from kvdiag.cli.main import COMMANDS, build_parser
 
-    parser = build_parser(list(COMMANDS))
+    parser = build_parser()
     _complete_files(parser, shtab.FILE)
     deliver(shtab.complete(parser, shell=arguments.shell) + "\n", arguments.output)
     return ExitCode.DONE

@@ -6,7 +6,6 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 
 from kvdiag.errors import ExitCode, KvdiagError
@@ -56,18 +55,17 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(ExitCode.INTERNAL)
 
 
-def build_parser(wanted: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """The parser of the whole command line, in which the `wanted` commands (all by default) know their arguments."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; with `only`, of that one command, which is all that it can be given."""
     parser = argparse.ArgumentParser(
         prog="kvdiag", description="What every number of an SGLang server's log means, and whether it is right."
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("--rules", metavar="DIR", help="a folder of your own rules (DIR/lines/*.toml), beside the shipped ones")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, line in COMMANDS.items():
-        command = commands.add_parser(name, help=line, description=_sentence(line))
-        if name in wanted:
-            import_module(f"kvdiag.cli.{name}").add_arguments(command)
+    for name in COMMANDS if only is None else (only,):
+        command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]))
+        import_module(f"kvdiag.cli.{name}").add_arguments(command)
     return parser
 
 
@@ -82,8 +80,14 @@ def _sentence(line: str) -> str:
     return line[0].upper() + line[1:] + "."
 
 
+def _command_in(given: list[str]) -> str | None:
+    """The command that `given` names for certain: its first word, or the one after ``--rules DIR``."""
+    first = given[2:3] if given[:1] == ["--rules"] else given[:1]
+    return first[0] if first and first[0] in COMMANDS else None
+
+
 def _run(given: list[str]) -> int:
-    parser = build_parser([argument for argument in given if argument in COMMANDS])
+    parser = build_parser(_command_in(given))
     parsed = parser.parse_args(given)
     if parsed.version:
         from kvdiag import __version__

@@ -46,13 +46,15 @@ def catalogue_match(name: str) -> Match | None:
     words = _words(name)
     if not words:
         return None
-    fork = _forks().get((_organisation(name), words))
-    entry = _names().get(words)
+    known = _catalogue()
+    copy = known["copies"].get(_copy(name))
+    fork = None if copy is None else known["forks"][copy]
+    entry = _named(words, "names")
     if entry is not None:
         return _match(entry, fork, True, "")
     plain, removed = _without_weights(words)
     for candidate in dict.fromkeys((plain, _without_tuning(plain))):
-        entry = _names().get(candidate) or _short_names().get(candidate)
+        entry = _named(candidate, "names", "short")
         if entry is not None:
             return _match(entry, fork, fork is not None, "" if fork else _note(entry["names"][0], removed))
     return None
@@ -66,7 +68,7 @@ def catalogue_entry(name: str) -> dict[str, Any] | None:
 
 def catalogue_names() -> list[str]:
     """The first name of every model, in the order of the files."""
-    return [entry["names"][0] for entry in _documents("model")]
+    return [entry["names"][0] for entry in _catalogue()["models"]]
 
 
 def _note(name: str, removed: tuple[str, ...]) -> str:
@@ -85,29 +87,44 @@ def _match(entry: dict[str, Any], fork: dict[str, Any] | None, exact: bool, note
     return Match(name, config, entry["source"], entry["date"], exact, note)
 
 
-def _documents(kind: str) -> list[dict[str, Any]]:
-    documents: list[dict[str, Any]] = rulebook.load("models")
-    return [entry for document in documents for entry in document.get(kind, ())]
+def compile_catalogue(documents: list[rulebook.Document]) -> dict[str, Any]:
+    """What the cache keeps of the rules: the entries, and the words of every name with the number of its entry.
+
+    `short` has names less their words of tuning, where only one entry has such a name. `copies` are quantised copies whose own
+    files name a KV dtype, by organisation too: another organisation's copy of the same name may not.
+    """
+    models = [entry for document in documents for entry in document.get("model", ())]
+    forks = [entry for document in documents for entry in document.get("fork", ())]
+    names: dict[str, int] = {}
+    short: dict[str, set[int]] = {}
+    for number, entry in enumerate(models):
+        for name in entry["names"]:
+            words = _words(name)
+            if names.setdefault(" ".join(words), number) == number:
+                short.setdefault(" ".join(_without_tuning(_without_weights(words)[0])), set()).add(number)
+    return {
+        "models": models,
+        "forks": forks,
+        "names": names,
+        "short": {words: min(found) for words, found in short.items() if len(found) == 1},
+        "copies": {_copy(fork["name"]): number for number, fork in enumerate(forks)},
+    }
 
 
 @lru_cache(maxsize=1)
-def _names() -> dict[tuple[str, ...], dict[str, Any]]:
-    return {_words(name): entry for entry in reversed(_documents("model")) for name in entry["names"]}
+def _catalogue() -> dict[str, Any]:
+    found: dict[str, Any] = rulebook.load("models", compile_catalogue)
+    return found
 
 
-@lru_cache(maxsize=1)
-def _short_names() -> dict[tuple[str, ...], dict[str, Any]]:
-    """Names less their words of tuning, where only one entry has such a name."""
-    short: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for words, entry in _names().items():
-        short.setdefault(_without_tuning(_without_weights(words)[0]), []).append(entry)
-    return {words: found[0] for words, found in short.items() if len({id(entry) for entry in found}) == 1}
+def _named(words: tuple[str, ...], *kinds: str) -> dict[str, Any] | None:
+    known = _catalogue()
+    numbers = (known[kind].get(" ".join(words)) for kind in kinds)
+    return next((known["models"][number] for number in numbers if number is not None), None)
 
 
-@lru_cache(maxsize=1)
-def _forks() -> dict[tuple[str, tuple[str, ...]], dict[str, Any]]:
-    """Quantised copies whose own files name a KV dtype; another organisation's copy of the same name may not."""
-    return {(_organisation(fork["name"]), _words(fork["name"])): fork for fork in _documents("fork")}
+def _copy(name: str) -> str:
+    return f"{_organisation(name)}/{' '.join(_words(name))}"
 
 
 def _organisation(name: str) -> str:
