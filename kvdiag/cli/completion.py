@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the script; ``source <(kvdiag completion bash)`` turns it on."""
     import shtab
 
-    from kvdiag.cli.main import COMMANDS, build_parser
+    from kvdiag.cli.main import build_parser
 
     parser = build_parser()
     _complete_files(parser, shtab.FILE)

@@ -8,6 +8,7 @@ import os
 import sys
 from importlib import import_module
 
+from kvdiag.cli.output import terminal
 from kvdiag.errors import ExitCode, KvdiagError
 
 COMMANDS = {
@@ -55,23 +56,32 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(ExitCode.INTERNAL)
 
 
+class _Help(argparse.HelpFormatter):
+    """Help as wide as the terminal, without the import of shutil that argparse makes for its own reading of the width."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=terminal(None)["width"] - 2)
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; with `only`, of that one command, which is all that it can be given."""
     parser = argparse.ArgumentParser(
-        prog="kvdiag", description="What every number of an SGLang server's log means, and whether it is right."
+        prog="kvdiag",
+        description="What every number of an SGLang server's log means, and whether it is right.",
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("--rules", metavar="DIR", help="a folder of your own rules (DIR/lines/*.toml), beside the shipped ones")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS if only is None else (only,):
-        command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]))
+        command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]), formatter_class=_Help)
         import_module(f"kvdiag.cli.{name}").add_arguments(command)
     return parser
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, for its manual page."""
-    parser = argparse.ArgumentParser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]))
+    parser = argparse.ArgumentParser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]), formatter_class=_Help)
     import_module(f"kvdiag.cli.{name}").add_arguments(parser)
     return parser
 

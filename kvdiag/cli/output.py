@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from typing import TypedDict
@@ -22,6 +21,8 @@ def expand(patterns: list[str]) -> list[str]:
     paths: list[str] = []
     for pattern in patterns:
         if any(mark in pattern for mark in "*?[") and not os.path.exists(pattern):
+            import glob
+
             found = sorted(glob.glob(pattern, recursive=True))
             if not found:
                 raise InputError(f"{pattern}: no file matches this pattern")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -17,9 +16,9 @@ _LONGEST = 2000
 
 def neighbour_of(text: str) -> str:
     """The engine that printed a line, empty where none of the known ones is told by it."""
-    marks, engines = _marks()
-    found = marks.search(text, 0, _LONGEST)
-    return engines[found.group()] if found else ""
+    head = text[:_LONGEST]
+    found = [(head.index(mark), -len(mark), engine) for mark, engine in _marks().items() if mark in head]
+    return min(found)[2] if found else ""
 
 
 @lru_cache(maxsize=1)
@@ -38,9 +37,9 @@ def _documents() -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=1)
-def _marks() -> tuple[re.Pattern[str], dict[str, str]]:
-    engines = {mark: document["engine"] for document in _documents() for mark in document["marks"]}
-    return re.compile("|".join(re.escape(mark) for mark in sorted(engines, key=len, reverse=True))), engines
+def _marks() -> dict[str, str]:
+    """What only an engine's log holds, and the engine."""
+    return {mark: document["engine"] for document in _documents() for mark in document["marks"]}
 
 
 def entries() -> list[Entry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
+_UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]"
 
 
 def safe(text: str, longest: int = 2000) -> str:
@@ -15,7 +15,7 @@ def safe(text: str, longest: int = 2000) -> str:
     """
     if len(text) > longest:
         text = text[:longest] + "…"
-    return _UNSAFE.sub(lambda found: _shown(ord(found.group())), text)
+    return text if text.isascii() and text.isprintable() else re.sub(_UNSAFE, lambda found: _shown(ord(found.group())), text)
 
 
 def _shown(code: int) -> str:
@@ -26,4 +26,4 @@ def inert_json(value: Any) -> str:
     """`value` as JSON that a terminal can show: what `safe` replaces stands in it as JSON's own escapes, so nothing is lost."""
     import json
 
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False, indent=1))
+    return re.sub(_UNSAFE, lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False, indent=1))

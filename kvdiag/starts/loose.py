@@ -16,10 +16,10 @@ _OPENINGS = {
 }
 """Beginnings of SGLang's own errors that stay certain when the rest of the text is cut off or reworded."""
 
-_OPENED = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): )?({'|'.join(map(re.escape, _OPENINGS))})")
-_NO_STATES = re.compile(r"max_mamba_cache_size=[0-9]+, mamba_ratio=[0-9]+, resulting max_num_reqs=[0-9]+")
-_WEIGHTS = re.compile(r"Loaded weights leave no GPU memory[^=]{0,60}--mem-fraction-static=([0-9.]{1,12})")
-_CAPTURING = re.compile(r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem=")
+_NAMED = r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): "
+_NO_STATES = r"max_mamba_cache_size=[0-9]+, mamba_ratio=[0-9]+, resulting max_num_reqs=[0-9]+"
+_WEIGHTS = r"Loaded weights leave no GPU memory[^=]{0,60}--mem-fraction-static=([0-9.]{1,12})"
+_CAPTURING = r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem="
 
 SGLANG_KINDS = frozenset(_OPENINGS.values())
 """Kinds that show by themselves that the log is SGLang's."""
@@ -35,7 +35,7 @@ def loose_releases(record: Record) -> str:
 
 def loose_fraction(record: Record) -> str:
     """The digits of --mem-fraction-static in the beginning of a failure's text, empty where they are not whole."""
-    told = _WEIGHTS.search(record.message[:400])
+    told = re.search(_WEIGHTS, record.message[:400])
     return told[1].rstrip(".") if told else ""
 
 
@@ -46,14 +46,14 @@ def loose_kind(record: Record) -> str:
     progress line of graph capture.
     """
     text = record.message[:4000]
-    told = _OPENED.match(text)
-    if told:
-        return _OPENINGS[told[1]]
-    if _NO_STATES.search(text):
+    for opening, kind in _OPENINGS.items():
+        if opening in text and re.fullmatch(f"(?:{_NAMED})?", text[: text.index(opening)]):
+            return kind
+    if "max_mamba_cache_size=" in text and re.search(_NO_STATES, text):
         return "no_memory_for_pool"
     if any(mark in text for mark in _OUT_OF_MEMORY) and not record.prefixed:
         return "out_of_memory"
-    if "avail_mem=" in text and _CAPTURING.search(text):
+    if "avail_mem=" in text and re.search(_CAPTURING, text):
         return "capturing"
     if not record.prefixed and _EXCEPTION.match(text.lstrip()):
         return "exception"

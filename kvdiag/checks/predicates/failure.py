@@ -14,11 +14,11 @@ from kvdiag.starts import Event
 
 At = Mapping[str, float]
 _SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
-_TRIED = re.compile("Tried to allocate " + _SIZE)
-_TOTAL = re.compile(r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?)")
-_FREE = re.compile("of which " + _SIZE + " is free")
-_UNALLOCATED = re.compile(_SIZE + " is reserved by PyTorch but unallocated")
-_PROGRESS = re.compile(r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB")
+_TRIED = "Tried to allocate " + _SIZE
+_TOTAL = r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?)"
+_FREE = "of which " + _SIZE + " is free"
+_UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
+_PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
 _UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
 _OOM = ("out of memory", "OutOfMemoryError", "Tried to allocate")
 
@@ -64,14 +64,14 @@ def _phase(facts: Facts, event: Event) -> str:
 
 def _oom_values(facts: Facts, event: Event) -> dict[str, Any]:
     text = event.record.message
-    total = _TOTAL.search(text)
-    tried, free = _bytes(_TRIED.search(text)), _bytes(_FREE.search(text))
+    total = re.search(_TOTAL, text)
+    tried, free = _bytes(re.search(_TRIED, text)), _bytes(re.search(_FREE, text))
     values: dict[str, Any] = {
         "tried": tried,
         "gpu": total.group(1) if total else None,
         "card": total.group(2) if total else None,
         "free": free,
-        "unallocated": _bytes(_UNALLOCATED.search(text)),
+        "unallocated": _bytes(re.search(_UNALLOCATED, text)),
         "short": tried - free if tried is not None and free is not None and tried > free else tried,
     }
     return values | _feasible_below(facts, values["short"])
@@ -129,7 +129,7 @@ def _compile(facts: Facts, failed: list[Event]) -> str | None:
 
 def progress_free(text: str) -> Interval | None:
     """The last free memory in a progress bar of graph capture."""
-    found = _PROGRESS.findall(text)
+    found = re.findall(_PROGRESS, text)
     return printed_interval(found[-1], "GiB") if found else None
 
 

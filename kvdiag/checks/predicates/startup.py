@@ -13,7 +13,7 @@ from kvdiag.quantity import Interval
 from kvdiag.starts import Event
 
 At = Mapping[str, float]
-_FRACTION = re.compile(r"mem[-_]fraction[-_]static=([0-9]\.[0-9e-]{1,12}|1e-[0-9]{1,2})")
+_FRACTION = r"mem[-_]fraction[-_]static=([0-9]\.[0-9e-]{1,12}|1e-[0-9]{1,2})"
 
 
 def _failures(facts: Facts) -> list[Event]:
@@ -31,7 +31,7 @@ def _is_budget(text: str) -> bool:
 
 
 def _fraction(facts: Facts, event: Event) -> float | None:
-    found = _FRACTION.search(event.record.message)
+    found = re.search(_FRACTION, event.record.message)
     return float(found.group(1)) if found else facts.fraction
 
 

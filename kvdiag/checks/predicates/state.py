@@ -12,7 +12,7 @@ from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
 
-_NO_STATES = re.compile(r"max_mamba_cache_size=([0-9]{1,9}), mamba_ratio=([0-9]{1,9}), resulting max_num_reqs=([0-9]{1,9})")
+_NO_STATES = r"max_mamba_cache_size=([0-9]{1,9}), mamba_ratio=([0-9]{1,9}), resulting max_num_reqs=([0-9]{1,9})"
 
 
 def _per_request(facts: Facts) -> tuple[int, int]:
@@ -65,7 +65,7 @@ def slots_below_one(facts: Facts, at: At) -> Iterator[Hit]:
         record = event.record
         slots, ratio = record.number("max_mamba_cache_size"), record.number("mamba_ratio")
         allowed = record.number("max_num_reqs")
-        printed = _NO_STATES.search(record.message)
+        printed = re.search(_NO_STATES, record.message)
         if printed:
             slots, ratio, allowed = (int(number) for number in printed.groups())
         if slots is not None and ratio and allowed is not None:

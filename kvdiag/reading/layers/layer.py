@@ -34,6 +34,9 @@ class Layer:
 
 
 DIGITS = frozenset("0123456789")
+MONTHS = frozenset("JFMASOND")
+DAYS = frozenset("MTWFS")
+"""What English names of months and of days begin with."""
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 

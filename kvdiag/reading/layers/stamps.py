@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdiag.reading.layers.layer import DIGITS, LETTERS, Layer, pattern_layer
+from kvdiag.reading.layers.layer import DIGITS, LETTERS, MONTHS, Layer, pattern_layer
 
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _NOT_A_RECORD = r"(?!(?: [A-Z_]+\d+)*\])"
@@ -20,6 +20,6 @@ LAYERS: tuple[Layer, ...] = (
     ),
     pattern_layer("time", DIGITS, ":", rf"(?P<time>{_TIME}){_NOT_A_RECORD}(?:[ \t]+|$)"),
     pattern_layer("time-in-brackets", frozenset("["), "T", r"\[(?P<time>\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?)\](?: |$)"),
-    pattern_layer("ts", LETTERS, "[", r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) (?=\[)"),
+    pattern_layer("ts", MONTHS, "[", r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) (?=\[)"),
     pattern_layer("clock", DIGITS, "[", r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{10}\.\d{1,9}) (?=\[\d)"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdiag.reading.layers.layer import DIGITS, LETTERS, Layer, pattern_layer
+from kvdiag.reading.layers.layer import DAYS, DIGITS, MONTHS, Layer, pattern_layer
 
 _UNIT = r"(?P<stream>[\w.-]{1,255} [^\s\[\]:]{1,128})(?:\[\d+\])?:(?: |$)"
 _BSD = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
@@ -12,8 +12,8 @@ _STRUCTURED = r"(?:-|(?:\[(?:[^\]\\]|\\.)*+\])+)(?: \ufeff?|$)"
 _5424 = rf"(?P<time>{_ISO}|-) (?P<stream>\S{{1,255}} \S{{1,48}}) \S{{1,128}} \S{{1,32}} {_STRUCTURED}"
 
 LAYERS: tuple[Layer, ...] = (
-    pattern_layer("journald-short", LETTERS, ":", rf"(?P<time>{_BSD}) {_UNIT}"),
-    pattern_layer("journald-full", LETTERS, ":", rf"(?P<time>{_FULL}) {_UNIT}"),
+    pattern_layer("journald-short", MONTHS, ":", rf"(?P<time>{_BSD}) {_UNIT}"),
+    pattern_layer("journald-full", DAYS, ":", rf"(?P<time>{_FULL}) {_UNIT}"),
     pattern_layer("journald-iso", DIGITS, ":", rf"(?P<time>{_ISO}) {_UNIT}"),
     pattern_layer("journald-monotonic", frozenset("["), "] ", rf"\[ *(?P<time>\d+\.\d{{6}})\] {_UNIT}"),
     pattern_layer("syslog-bsd", frozenset("<"), ">", rf"<\d{{1,3}}>(?P<time>{_BSD}) (?:{_UNIT})?"),
