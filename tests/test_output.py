@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -48,6 +49,21 @@ def test_a_file_that_cannot_be_written_whole_keeps_its_old_content(tmp_path):
     assert "cannot be written" in done.stderr
     assert target.read_text() == "old"
     assert list(tmp_path.glob("report.json.*")) == []
+
+
+def test_an_output_that_is_no_file_is_written_to_and_stays_what_it_was(tmp_path):
+    """A temporary file renamed over a device would take its place: /dev/null would be gone for the whole machine."""
+    pipe, link, real = tmp_path / "pipe", tmp_path / "link", tmp_path / "real"
+    os.mkfifo(pipe)
+    link.symlink_to(real)
+    real.write_text("old")
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        subprocess.run([*EXPLAIN, LOG, "-o", str(pipe)], check=True, cwd=ROOT, timeout=60)
+        assert "SGLang" in reader.stdout.read()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    subprocess.run([*EXPLAIN, LOG, "-o", str(link)], check=True, cwd=ROOT, timeout=60)
+    assert link.is_symlink()
+    assert "SGLang" in real.read_text()
 
 
 def test_control_c_while_reading_leaves_no_file_and_no_traceback(tmp_path):

@@ -60,16 +60,10 @@ def deliver(text: str, output: str | None) -> None:
     if output is None:
         _to_stdout(data)
         return
-    temporary = f"{output}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, output)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    from kvdiag.whole import whole
+
+    with whole(output) as path, open(path, "wb") as file:
+        file.write(data)
 
 
 def _to_stdout(data: bytes) -> None:

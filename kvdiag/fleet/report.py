@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from statistics import median, quantiles
 from typing import Any
 
-from kvdiag.errors import InputError
 from kvdiag.fleet.activity import Activity
 from kvdiag.reports.markdown_report import escaped
+from kvdiag.whole import whole
 
 RANKED = 25
 FEWEST_PEERS = 5
@@ -92,19 +92,10 @@ def write(summaries: list[Row], folder: str) -> tuple[str, str]:
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in kinds.items()])
     arrays = [pa.array([_typed(row[name], kind) for row in rows], pa.type_for_alias(kind)) for name, kind in kinds.items()]
     paths = os.path.join(folder, "servers.parquet"), os.path.join(folder, "report.md")
-    beside = [f"{path}.{os.getpid()}.tmp" for path in paths]
-    try:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), beside[0], store_schema=False)
-        with open(beside[1], "w", encoding="utf-8", newline="\n") as file:
+    with whole(paths[0]) as table, whole(paths[1]) as text:
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), table, store_schema=False)
+        with open(text, "w", encoding="utf-8", newline="\n") as file:
             file.write(render(summaries, rows))
-        for made, path in zip(beside, paths, strict=True):
-            os.replace(made, path)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    finally:
-        for made in beside:
-            if os.path.exists(made):
-                os.unlink(made)
     return paths
 
 

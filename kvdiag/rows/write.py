@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvdiag.errors import InputError
 from kvdiag.rows.arrow import arranged, columns_of, plain_schema, schema_of
+from kvdiag.whole import whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,16 +34,8 @@ def write(tables: Iterable[pyarrow.Table], path: str) -> int:
     writer = writers.get(os.path.splitext(path)[1].lower())
     if writer is None:
         raise InputError(f"{path}: the ending names the format; use one of {', '.join(writers)}")
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        rows = writer(tables, temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-    return rows
+    with whole(path) as temporary:
+        return writer(tables, temporary)
 
 
 def _parquet(tables: Iterable[Any], path: str) -> int:

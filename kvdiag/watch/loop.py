@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import IO, Any
 
-from kvdiag.errors import InputError
 from kvdiag.watch.follow import Follower, Piped, Place
 from kvdiag.watch.live import Happening, Server
+from kvdiag.whole import whole
 
 INTERVAL = 0.25
 """Seconds between two looks at the files."""
@@ -86,13 +86,8 @@ class Watch:
             if place is not None:
                 numbers = {"numbers": server.numbers, "retractions": server.retractions}
                 kept[follower.path] = {"inode": place.inode, "offset": place.offset, "before": place.before, **numbers}
-        temporary = f"{self._state}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-            os.replace(temporary, self._state)
-        except OSError as error:
-            raise InputError(f"{self._state}: cannot be written: {error.strerror or error}") from None
+        with whole(self._state) as path, open(path, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
 
 
 def _saved(state: str | None) -> dict[str, Any]:
