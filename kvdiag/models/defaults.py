@@ -38,11 +38,10 @@ def text_values(whole: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, 
 
 
 def vision_values(whole: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The vision encoder's keys with its class's defaults; None where the config has no ``vision_config``."""
-    given = whole.get("vision_config")
+    """The vision encoder's keys with its class's defaults; None where neither the config nor its class has an encoder."""
+    given, entry = whole.get("vision_config"), _classes().get(str(whole.get("model_type")), {})
     if not isinstance(given, Mapping):
-        return None
-    entry = _classes().get(str(whole.get("model_type")), {})
+        return dict(entry["vision"]) if "vision" in entry else None
     values = {name: value for name, value in given.items() if value is not None}
     for name, other in entry.get("vision_aliases", {}).items():
         if other in values:
