@@ -73,6 +73,26 @@ def test_decode_context_parallelism_counts_heads_from_0_5_18():
     assert sized(DENSE, "0.5.18", tp_size=8, dcp_size=4).kv_heads_per_rank == 4
 
 
+PAGES = [
+    ("0.5.16", "trtllm_mha", 128, 64), ("0.5.17", "trtllm_mha", 128, 128), ("0.5.22", "trtllm_mha", 1, 64),
+    ("0.5.14", "fa4", 16, 16), ("0.5.15", "fa4", 16, 128), ("0.5.22", "flashmla", 16, 64), ("0.5.22", "cutlass_mla", 16, 128),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("release", "backend", "asked", "page"), PAGES)
+def test_an_attention_backend_insists_on_its_page(release, backend, asked, page):
+    assert sized(DENSE, release, gpu="B200", attention_backend=backend, page_size=asked).page_size == page
+
+
+def test_an_image_encoder_counts_where_only_its_class_names_it():
+    nested = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "text_config": LATENT}
+    whole, none = (
+        kvdiag.size(config=config, release="0.5.22", args={"tp_size": 8}, gpu="H100").mem_fraction_static
+        for config in (nested | {"vision_config": {"hidden_size": 1152, "num_hidden_layers": 27}}, nested)
+    )
+    assert whole == none
+
+
 def test_more_memory_never_means_fewer_tokens():
     tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
     assert tokens == sorted(tokens)

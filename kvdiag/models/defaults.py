@@ -41,7 +41,7 @@ def vision_values(whole: Mapping[str, Any]) -> dict[str, Any] | None:
     """The vision encoder's keys with its class's defaults; None where neither the config nor its class has an encoder."""
     given, entry = whole.get("vision_config"), _classes().get(str(whole.get("model_type")), {})
     if not isinstance(given, Mapping):
-        return dict(entry["vision"]) if "vision" in entry else None
+        return dict(entry["vision"]) if "vision" in entry and not entry.get("vision_optional") else None
     values = {name: value for name, value in given.items() if value is not None}
     for name, other in entry.get("vision_aliases", {}).items():
         if other in values:
