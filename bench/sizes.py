@@ -89,7 +89,8 @@ def page() -> str:
             *rows,
             "",
             f"Functions with an annotated result: {annotated:.0%} (bar 100%). "
-            f"Public functions with a docstring: {documented:.0%}. Lines with a comment: {commented:.1%} (bar 1% to 4%; docstrings carry most of the words here).",
+            f"Public functions with a docstring: {documented:.0%}. "
+            f"Lines with a comment: {commented:.1%} (bar 1% to 4%; docstrings carry most of the words here).",
             *_outliers(f"Files over {FILE_BARS[1]} lines", "| file | lines |", long_files),
             *_outliers(f"Functions over {FUNCTION_BARS[1] + 10} lines", "| file | function | lines |", long_functions),
             *_outliers(f"Rules over {RULE_BAR} lines", "| file | lines |", long_rules),
