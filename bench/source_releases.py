@@ -141,24 +141,33 @@ def _held(folder: Path, step: PathStep) -> bool:
 
 
 def lines(folder: Path, facts_folder: Path, releases: list[str]) -> None:
-    """From the example of every line family to its statement."""
+    """From the example of every line family to its statement; texts that several functions print can have one first only."""
     count: Counter[str] = Counter()
     for release in releases:
         parsed = Parsed(open_tree(str(folder / release)))
-        for row in facts(facts_folder / "log-lines.jsonl", release):
-            if row["kind"] == "format":
-                continue
-            found = find_line(parsed, row["example"])
+        rows = [row for row in facts(facts_folder / "log-lines.jsonl", release) if row["kind"] != "format"]
+        for example in {row["example"]: None for row in rows}:
+            found = find_line(parsed, example)
             got = [(candidate.message.file, candidate.message.symbol) for candidate in found]
-            want = (row["file"], row["function"])
-            count["lines"] += 1
-            count["first"] += got[:1] == [want]
-            count["among those shown"] += want in got
-            count["certain"] += bool(found) and found[0].confidence == "certain"
-            count["wrong and certain"] += bool(found) and found[0].confidence == "certain" and got[0] != want
-            if want not in got:
-                print(f"  {release} {row['family']} ({row['kind']}): {row['example'][:100]!r} of {want}, got {got[:2]}")
-    print("lines:", dict(count), f"{count['among those shown'] / max(1, count['lines']):.2%} led to their statement")
+            wanted = {(row["file"], row["function"]): row for row in rows if row["example"] == example}
+            certain = bool(found) and found[0].confidence == "certain"
+            count["texts"] += 1
+            count["texts led first to a statement that prints them"] += bool(got) and got[0] in wanted
+            count["texts several functions print"] += len(wanted) > 1
+            count["lines"] += len(wanted)
+            count["first"] += sum(got[:1] == [want] for want in wanted)
+            count["among those shown"] += sum(want in got for want in wanted)
+            count["certain"] += certain
+            count["wrong and certain"] += certain and got[0] not in wanted
+            for want, row in wanted.items():
+                if want not in got:
+                    print(f"  missed {release} {row['family']} ({row['kind']}): {example[:100]!r} of {want}, got {got[:2]}")
+            if got and got[0] not in wanted:
+                print(f"  not first {release}: {example[:100]!r} of {[*wanted]}, got {got[:1]}")
+    shown, first = (count[name] / max(1, count["lines"]) for name in ("among those shown", "first"))
+    texts = count["texts led first to a statement that prints them"] / max(1, count["texts"])
+    print("lines:", dict(count))
+    print(f"  {shown:.2%} of lines led to their statement, {first:.2%} first; {texts:.2%} of texts first to one that prints them")
 
 
 def changes(folder: Path, facts_folder: Path, releases: list[str]) -> None:

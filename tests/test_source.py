@@ -228,6 +228,18 @@ def test_a_hostile_line_gets_an_answer_in_bounded_time(parsed, line):
     assert time.perf_counter() - begun < 2
 
 
+def test_a_file_of_thousands_of_texts_given_to_names_is_read_in_bounded_time(tmp_path):
+    import time
+
+    package = tmp_path / "sglang" / "srt"
+    package.mkdir(parents=True)
+    texts = (f'text_{index} = "Setting the number of things"\nprint(text_{index}, {index})\n' for index in range(3000))
+    (package / "many.py").write_text("".join(texts))
+    begun = time.process_time()
+    assert find_line(Parsed(open_tree(str(tmp_path))), "Setting the number of things")
+    assert time.process_time() - begun < 3
+
+
 def test_the_second_answer_comes_from_the_cache_and_an_edit_is_seen(kvdiag, tmp_path):
     root = copied(tmp_path)
     first = kvdiag("source", str(root), "rest_memory", "--format", "json")

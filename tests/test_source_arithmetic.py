@@ -200,7 +200,7 @@ GIT = {
 
 
 def git(repo: Path, *arguments: str) -> str:
-    environment = {**os.environ, **GIT, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    environment = {**os.environ, **GIT, "GIT_CONFIG_GLOBAL": f"{repo}.none", "GIT_CONFIG_NOSYSTEM": "1"}
     return subprocess.run(
         ["git", "-C", str(repo), *arguments], check=True, capture_output=True, text=True, env=environment
     ).stdout

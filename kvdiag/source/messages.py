@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvdiag.frozen import frozen
 from kvdiag.source.assembly import Assembler
 from kvdiag.source.strings import Resolve, percent, template_of, value
-from kvdiag.source.syntax import enclosing, end_line, line, of_types, scope_of, text
+from kvdiag.source.syntax import enclosing, end_line, line, named, scope_of, text
 from kvdiag.source.template import Choice, Hole, Template, joined, separated
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _printing(place: Node) -> Iterator[Node]:
     outermost = place
     while current.parent is not None:
         parent = current.parent
-        if parent.type == "call" and _is_log(parent):
+        if _prints(parent):
             yield parent
             return
         if parent.type in ("raise_statement", "assert_statement"):
@@ -116,18 +116,32 @@ def _prints_of(target: Node | None) -> Iterator[Node]:
     """The prints, raises and returns of the function that mention the name `target`."""
     if target is None or target.type != "identifier":
         return
-    name = text(target).encode()
-    for node in of_types(scope_of(target), ("call", "raise_statement", "assert_statement", "return_statement")):
-        if node.start_byte < target.start_byte or name not in (node.text or b"") or (node.type == "call" and not _is_log(node)):
-            continue
-        if any(part.text == name for part in of_types(node, ("identifier",))):
-            yield node
+    scope, seen = scope_of(target), set()
+    for use in named(scope, text(target)):
+        for node in _around(use, scope):
+            if node.start_byte >= target.start_byte and node.id not in seen:
+                seen.add(node.id)
+                yield node
+
+
+def _around(use: Node, scope: Node) -> Iterator[Node]:
+    """The statements around a name that print, raise or return it, the outermost first."""
+    found, current = [], use.parent
+    while current is not None and current.id != scope.id:
+        if current.type in ("raise_statement", "assert_statement", "return_statement") or _prints(current):
+            found.append(current)
+        current = current.parent
+    return reversed(found)
+
+
+def _prints(node: Node) -> bool:
+    return node.type == "call" and _is_log(node)
 
 
 def _messages(node: Node, file: str, assembler: Assembler) -> Iterator[Message]:
     resolve = assembler.resolver(node)
     kind, template = "part", None
-    if node.type == "call" and _is_log(node):
+    if _prints(node):
         kind, template = "log", _logged(node, resolve)
     elif node.type == "raise_statement":
         kind, template = "raise", _raised(node, resolve)

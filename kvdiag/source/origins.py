@@ -9,7 +9,7 @@ from kvdiag.frozen import frozen, replace
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import core_files, files_with
 from kvdiag.source.statements import assignments, element_of
-from kvdiag.source.syntax import MODULE, definitions, enclosing, line, of_types, one_line, scope_of, text
+from kvdiag.source.syntax import MODULE, definitions, enclosing, line, named, of_types, one_line, scope_of, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -229,17 +229,13 @@ def _given(root: Node, function: Node, name: str) -> Iterator[tuple[Node, Node]]
 
 
 def _calls_of(root: Node, called: str) -> Iterator[Node]:
-    """The calls of a function by its name's last part: bytes first, the syntax tree only where they are."""
-    data, needle = root.text or b"", called.encode() + b"("
-    at = data.find(needle)
-    while at >= 0:
-        node = root.descendant_for_byte_range(at, at + len(called))
-        parent = node.parent if node is not None and text(node) == called else None
+    """The calls of a function by its name's last part."""
+    for node in named(root, called):
+        parent = node.parent
         if parent is not None and parent.type == "attribute":
             parent = parent.parent
         if parent is not None and parent.type == "call":
             yield parent
-        at = data.find(needle, at + len(needle))
 
 
 def _parameter_name(node: Node) -> str:

@@ -73,6 +73,18 @@ def of_types(node: Node, types: tuple[str, ...]) -> Iterator[Node]:
     return (found for found in walk(node) if found.type in types)
 
 
+def named(scope: Node, name: str) -> Iterator[Node]:
+    """The identifiers `name` within `scope` in the order of the text: bytes first, the syntax tree only where they are."""
+    data, needle = scope.text or b"", name.encode()
+    at = data.find(needle) if needle else -1
+    while at >= 0:
+        start = scope.start_byte + at
+        node = scope.descendant_for_byte_range(start, start + len(needle))
+        if node is not None and node.type == "identifier" and node.start_byte == start and node.text == needle:
+            yield node
+        at = data.find(needle, at + len(needle))
+
+
 def definitions(root: Node) -> Iterator[tuple[str, Node]]:
     """(qualified name, definition) of every class and function, nested ones too (``Class.method.inner``)."""
     stack: list[tuple[str, Node]] = [("", root)]
