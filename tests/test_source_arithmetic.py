@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kvdiag
@@ -21,7 +21,7 @@ from kvdiag.quantity import Interval
 from kvdiag.source import code_path, open_against, open_tree, path_changes
 from kvdiag.source.evaluate import Evaluator, Unknown, exactly
 from kvdiag.source.running import follow
-from kvdiag.source.syntax import find, parse
+from kvdiag.source.syntax import condition, find, of_types, parse
 from tests.conftest import FIXTURES
 
 TREE = Path(__file__).parent / "data" / "tree"
@@ -130,6 +130,7 @@ expressions = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a loaded machine draws slowly
 @given(expressions, st.integers(-20, 20), st.integers(0, 9), st.integers(-20, 20), st.integers(0, 9), st.data())
 def test_the_evaluator_s_interval_holds_every_result(expression, x, x_width, y, y_width, data):
     root = parse(expression.encode()).children[0].children[0]
@@ -189,6 +190,50 @@ def test_changes_name_what_came_into_an_expression_and_what_moved(tree):
     assert (change.kind, change.step, change.added, change.dropped) == ("expression", "reduced", ("draft_bytes",), ())
     assert "draft_bytes came in" in change.sentence
     assert path_changes(open_tree(str(TREE)), open_tree(str(TREE)), "rest_memory") == []
+
+
+BUDGET = "available_gpu_memory - total_gpu_memory * (1 - self.mem_fraction_static)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds", "told"),
+    [
+        (BUDGET, BUDGET.replace(" - ", "  -  "), [], ""),
+        ("* (1 - self.mem_fraction_static)", "* (1 - self.mem_fraction_static) * 0.98", ["expression"], "0.98 came in"),
+        ("(1 - self.mem_fraction_static)", "(self.mem_fraction_static - 1)", ["expression"], "put together in another way"),
+        ("rest_memory = available", "budget = available", ["expression", "function"], "budget = available"),
+        (
+            "rest_memory = available",
+            "if odd():\n            return 12345\n        rest_memory = available",
+            ["expression"],
+            "return 12345",
+        ),
+        ("if self.mambaish_config is not None:\n            rest", "if odd():\n            rest", ["expression"], "odd"),
+    ],
+)
+def test_a_change_that_may_give_another_number_is_told_and_layout_is_not(tree, before, after, kinds, told):
+    edit(tree, before, after)
+    changes = path_changes(open_tree(str(TREE)), open_tree(str(tree)), "rest_memory")
+    assert [change.kind for change in changes] == kinds
+    assert told in " ".join(f"{change.sentence} {change.after}" for change in changes)
+
+
+def test_a_function_under_another_name_is_said_not_to_be_followed(tree):
+    edit(tree, "profile_max_num_token", "profile_max_tok")
+    changes = path_changes(open_tree(str(TREE)), open_tree(str(tree)), "rest_memory")
+    assert {change.kind for change in changes} == {"not followed"}
+    assert all("cannot be followed" in change.sentence for change in changes)
+
+
+def test_a_condition_is_all_that_must_hold():
+    source = (
+        b"def f(self):\n    if self.a:\n        x = 1\n    elif b or c:\n        x = 2\n"
+        b"    else:\n        if d:\n            x = 3\n"
+        b"    try:\n        x = 4\n    except ValueError:\n        x = 5\n    for y in z:\n        while e:\n            x = 6\n"
+    )
+    function = find(parse(source), "f")
+    found = [condition(node, function) for node in of_types(function, ("assignment",))]
+    assert found == ["self.a", "not (self.a) and (b or c)", "not (self.a) and not (b or c) and d", "", "except ValueError", "e"]
 
 
 GIT = {

@@ -136,7 +136,7 @@ def _applies(step: PathStep, inputs: CheckInputs) -> bool:
         return speculative
     if not step.when or geometry is None or geometry.attention not in _PLAIN:
         return True
-    return step.when == "MLA models" and geometry.attention == "mla"
+    return step.when == ("MLA models" if geometry.attention == "mla" else "models with heads")
 
 
 def _ours(inputs: CheckInputs, checks: list[Check], name: str, rank: str) -> Interval | None:

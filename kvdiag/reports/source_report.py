@@ -82,9 +82,13 @@ def _changes(answer: Answer, paint: Paint) -> Iterator[str]:
     against = answer["against"]
     yield ""
     old = against["release"] or against["tag"] or against["revision"] or against["tree"]
-    yield paint.bold(safe(f"{answer['number']}: what is different from {against['tree']} ({old})"))
+    at = f" at {against['revision'][:12]}" if against["revision"] else ""
+    yield paint.bold(safe(f"{answer['number']}: what is different from {against['tree']}{at} ({old})"))
     if not answer["changes"]:
-        yield "Nothing: the same symbols with the same expressions."
+        yield from paint.wrap(
+            f"Nothing in the {len(answer['path'])} statements of the path, their conditions and the functions they stand in. "
+            "Not compared: functions these call and constants from elsewhere that are no step of the path."
+        )
     for change in answer["changes"]:
         yield ""
         yield from paint.wrap(safe(change["sentence"]))
@@ -107,6 +111,8 @@ def _line(answer: Answer, paint: Paint) -> Iterator[str]:
         place = paint.colour(safe(f"{item['file']}:{item['line']}"), "cyan")
         yield f"{place}  {safe(item['symbol'])}   ({item['kind']}, {item['confidence']})"
     yield from paint.wrap(safe(tied[0]["template"]), "  ")
+    if len(tied) > 1:
+        yield from paint.wrap(f"The values as the first of them has them, {tied[0]['file']}:{tied[0]['line']}:")
     for bound in answer["bindings"]:
         yield ""
         yield paint.bold(safe(f"{bound['value'] or '(nothing)'}")) + safe(f"  is {bound['name']}")

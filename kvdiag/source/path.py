@@ -90,6 +90,11 @@ def _statements(parsed: Parsed, step: StepRule, anchor: Anchor, scope: Node, con
     if anchor.target:
         selectors = tuple(item for item in selectors if item.name == anchor.target) or (Selector("assign", anchor.target, ""),)
     nodes = {node.id: node for selector in selectors for node in selector.matches(scope)}
+    if not nodes and any(selector.holds for selector in selectors):
+        # What stands in the place of a statement that was edited is shown, with less confidence, rather than nothing.
+        selectors = tuple(Selector(selector.kind, selector.name, "") for selector in selectors)
+        nodes = {node.id: node for selector in selectors for node in selector.matches(scope)}
+        confidence = "possible" if confidence == "possible" else "likely"
     if not nodes:
         yield _made(parsed, step, anchor, scope, scope, confidence)
         return

@@ -153,15 +153,33 @@ def signature(node: Node) -> str:
 
 
 def condition(node: Node, within: Node) -> str:
-    """The innermost condition a statement stands under inside `within`, empty where it always runs."""
+    """All that must hold inside `within` for a statement to run, outermost first; empty where it always runs.
+
+    The tests of the branches around it, the branches before them not taken, and the exceptions it answers. What an earlier
+    statement of the same block returns or raises is not among them.
+    """
+    tests: list[str] = []
     current = node
     while current.parent is not None and current.id != within.id:
-        parent = current.parent
-        if parent.type in ("if_statement", "elif_clause"):
-            test = parent.child_by_field_name("condition")
-            if test is not None and current.id != test.id and current.type == "block":
-                return one_line(test)
-            if parent.type == "if_statement" and current.type == "else_clause":
-                return f"not ({one_line(test)})"
-        current = parent
-    return ""
+        tests = [*_entered_by(current, current.parent), *tests]
+        current = current.parent
+    return " and ".join(tests)
+
+
+def _entered_by(part: Node, whole: Node) -> list[str]:
+    """What must hold for `part`, a child of `whole`, to run."""
+    test = whole.child_by_field_name("condition")
+    if whole.type in ("if_statement", "while_statement") and part.type == "block":
+        return [_operand(test)]
+    if whole.type == "if_statement" and part.type in ("elif_clause", "else_clause"):
+        before = [child for child in whole.children_by_field_name("alternative") if child.start_byte < part.start_byte]
+        refused = [f"not {_operand(branch.child_by_field_name('condition'), True)}" for branch in (whole, *before)]
+        return [*refused, _operand(part.child_by_field_name("condition"))] if part.type == "elif_clause" else refused
+    if whole.type == "except_clause" and part.type == "block":
+        return [one_line(whole).partition(":")[0]]
+    return []
+
+
+def _operand(test: Node | None, negated: bool = False) -> str:
+    loose = test is not None and (negated or test.type == "conditional_expression" or " or " in text(test))
+    return f"({one_line(test)})" if loose and test is not None and test.type != "parenthesized_expression" else one_line(test)
