@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
-WANTED = 1 << 11
+WANTED = 1 << 10
 """Scheduler lines that are looked at one by one (an eighth for a fleet), up to twice as many."""
 _ROW_BYTES = 160
 _PIECE = 1 << 12
@@ -63,17 +63,16 @@ def sampled_records(
     takes one of them back), and `rows` gets all scheduler lines as columns.
     """
     from kvdiag.lines.scan import Scanner
-    from kvdiag.reading.blocks import only_strictly, read_ahead
+    from kvdiag.reading.blocks import blocks_of
 
     wanted = WANTED >> 3 if thin else WANTED
     sample.every = 1 << max(0, (_size(path) // _ROW_BYTES // wanted).bit_length() - 1)
     scanner = Scanner(_of_no_account, seen)
-    for block in read_ahead(path, seen):
-        if only_strictly(block, path):
-            seen.bytes = 0
-            yield from strict_records(path, seen, rows)
-            return
-        found = scanner.scan(block)
+    blocks = blocks_of(path, seen)
+    if blocks is None:
+        yield from strict_records(path, seen, rows)
+        return
+    for block, found in scanner.scanned(blocks):
         if rows is not None:
             rows(found.rows, scanner.texts)
         for record, siblings in found.counted:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from kvdiag.frozen import field, mutable
 from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
@@ -25,6 +26,10 @@ PIECE = 1 << 16
 _CUTTING = re.compile(rb'[ \t]*\{"(?:log|stream)":|\S{1,64} std(?:out|err) [FP] ')
 """Lines of container engines that cut long lines into parts."""
 _MOST_SEEN_ONCE = 1 << 14
+
+
+_Begun = tuple[Block, Future[tuple[int, int]]] | None
+"""A block that a thread is walking, and where and at which line the walk ends."""
 
 
 @mutable
@@ -54,6 +59,7 @@ class Scanner:
         self._number = 1
         self._unwrapper = Unwrapper()
         self._cuts = False
+        self._begun: _Begun = None
 
     def _new_table(self) -> Table:
         if library() is not None:
@@ -62,11 +68,25 @@ class Scanner:
 
         return VectorTable(self._shapes, self.texts)
 
+    def scanned(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, Scanned]]:
+        """Each block with what it held; while the caller looks at it, a thread of its own walks the next."""
+        with ThreadPoolExecutor(1) as pool:
+            block = next(blocks, None)
+            while block is not None:
+                upcoming = next(blocks, None)
+                found = self.scan(block)
+                if upcoming is not None and library() is not None:
+                    self._begun = upcoming, pool.submit(self._table.scan, upcoming.data, 0, 0, LEARN_AFTER)
+                yield block, found
+                block = upcoming
+
     def scan(self, block: Block) -> Scanned:
         """Reads one block; the line that a block is cut in is left to the strict rules, and so are lines cut into parts."""
+        begun, self._begun = self._begun, None
         self._cuts = self._cuts or self._unwrapper.cuts or bool(_CUTTING.match(block.data))
         if not self._cuts or block.cut or not (self._unwrapper.holds or _has_parts(block.data)):
-            return self._scan(block)
+            return self._scan(block, begun)
+        self._forget(begun)
         if len(block.data) <= PIECE:
             return self._strictly_all(block)
         found = [self.scan(piece) for piece in _pieces(block)]
@@ -91,8 +111,15 @@ class Scanner:
         records = list(read_records(lines))
         return Scanned(of_records(records, offsets, self.texts), records)
 
-    def _scan(self, block: Block) -> Scanned:
+    def _forget(self, begun: _Begun) -> None:
+        """Takes back what was walked of a block that must be read otherwise."""
+        if begun is not None:
+            begun[1].result()
+            self._table = self._new_table()
+
+    def _scan(self, block: Block, begun: _Begun) -> Scanned:
         if block.cut:
+            self._forget(begun)
             lines = lines_of(block.data, self._number, self._seen, self._unwrapper, cut=True)
             alone = list(read_records(lines))
             offset = {self._number: block.offset}
@@ -106,7 +133,8 @@ class Scanner:
         position, line = 0, 0
         while position < len(block.data):
             table = self._table
-            position, line = table.scan(block.data, position, line, LEARN_AFTER)
+            position, line = begun[1].result() if begun else table.scan(block.data, position, line, LEARN_AFTER)
+            begun = None
             learnt = table.stricts and self._read(block, records, offsets)
             if learnt or table.full or position >= len(block.data):
                 self._collect(table, block, rows, counted)

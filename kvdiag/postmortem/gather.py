@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.frozen import frozen
+from kvdiag.starts.build import BATCHES
 
 if TYPE_CHECKING:
     from kvdiag.lines.chunk import Chunk, Texts
@@ -81,17 +82,16 @@ class Gatherer:
     def _in(self, piece: _Piece, path: int, spans: list[Span]) -> Rows:
         import numpy as np
 
+        near = [span for span in spans if span.path == path and _meets(span, piece.lines)]
+        if piece.streams is None and {span.family for span in near if _holds(span, piece.lines)} == set(BATCHES):
+            return piece.rows
         wanted = np.zeros(len(piece.rows), np.bool_)
-        for span in spans:
-            if span.path != path or not _meets(span, piece.lines):
-                continue
+        for span in near:
             family = piece.rows.decode if span.family.startswith("decode") else ~piece.rows.decode
             inside = piece.lines >= span.begin
             if span.end is not None:
                 inside &= piece.lines < span.end
             wanted |= family & inside & self._of_stream(piece, path, span.stream)
-        if wanted.all():
-            return piece.rows
         rows = piece.rows
         values = {name: column[wanted] for name, column in rows.values.items()}
         return Rows(rows.decode[wanted], rows.stamps[wanted], rows.timed[wanted], values)
@@ -108,6 +108,10 @@ class Gatherer:
 
 def _meets(span: Span, lines: Any) -> bool:
     return len(lines) > 0 and bool(lines[-1] >= span.begin) and (span.end is None or bool(lines[0] < span.end))
+
+
+def _holds(span: Span, lines: Any) -> bool:
+    return not span.stream and bool(lines[0] >= span.begin) and (span.end is None or bool(lines[-1] < span.end))
 
 
 def _first_of(chunk: Chunk, columns: Iterable[str]) -> Any:

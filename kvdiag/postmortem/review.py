@@ -35,9 +35,10 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     if not len(timed):
         return _untimed(samples, retractions)
     origin = _EPOCH + timedelta(milliseconds=int(timed.rows.stamps.min()))
-    events = [(second, count) for when, count in retractions if (second := _since(origin, when)) is not None]
-    found = stretches(timed, [second for second, _ in events])
-    phases = tuple(_phase(stretch, timed.cut(within(timed.seconds, stretch)), events, origin) for stretch in found)
+    told = sorted((second, count) for when, count in retractions if (second := _since(origin, when)) is not None)
+    events = np.array(told, np.float64).reshape(-1, 2)
+    found = stretches(timed, events[:, 0].tolist())
+    phases = tuple(_phase(stretch, timed, events, origin) for stretch in found)
     last = origin + timedelta(seconds=float(timed.seconds[-1]))
     return _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
 
@@ -58,7 +59,7 @@ def _untimed(samples: Samples, retractions: list[tuple[str, int]]) -> Review:
     counts = np.bincount(samples.bound, minlength=len(BOUNDS))
     bound = BOUNDS[next(int(place) for place in samples.bound if counts[place] == counts.max())]
     stretch = Stretch(0.0, 0.0, "steady" if bound == "arrivals" else "saturated", bound)
-    return _review(samples, (_phase(stretch, samples, [], None),), retractions, (None, None), {})
+    return _review(samples, (_phase(stretch, samples, np.zeros((0, 2)), None),), retractions, (None, None), {})
 
 
 def _review(
@@ -85,10 +86,15 @@ def _review(
     )
 
 
-def _phase(stretch: Stretch, inside: Samples, events: list[tuple[float, int]], origin: datetime | None) -> Phase:
-    counts = [count for second, count in events if stretch.begin <= second <= stretch.end]
+def _phase(stretch: Stretch, samples: Samples, events: Any, origin: datetime | None) -> Phase:
+    """`events` holds the second and the requests of each retraction."""
+    inside = slice(None) if origin is None else within(samples.seconds, stretch)
+    requests = events[within(events[:, 0], stretch), 1]
     begin, end = (None if origin is None else origin + timedelta(seconds=second) for second in (stretch.begin, stretch.end))
-    usage, running, queued, throughput = (_spread(inside.value(name)) for name in ("usage", "running", "queued", "throughput"))
+    usage, running, queued, throughput = (
+        _spread(None if (column := samples.value(name)) is None else column[inside])
+        for name in ("usage", "running", "queued", "throughput")
+    )
     return Phase(
         _text(begin),
         _text(end),
@@ -99,18 +105,25 @@ def _phase(stretch: Stretch, inside: Samples, events: list[tuple[float, int]], o
         running,
         queued,
         throughput,
-        len(counts),
-        sum(counts),
+        len(requests),
+        int(requests.sum()),
     )
 
 
 def _spread(values: Any) -> Spread:
-    """Percentiles of the values that are there."""
-    known = () if values is None else values[~np.isnan(values)]
-    if not len(known):
+    """Percentiles of the values that are there, by linear interpolation between the two nearest."""
+    known: Any = np.zeros(0) if values is None else values[~np.isnan(values)]
+    last = len(known) - 1
+    if last < 0:
         return Spread(None, None, None)
-    median, high, most = np.quantile(known, (0.5, 0.95, 1.0), overwrite_input=True)
-    return Spread(round(float(median), 6), round(float(high), 6), round(float(most), 6))
+    places = (0.5 * last, 0.95 * last, float(last))
+    known.partition(sorted({int(place) for place in places} | {math.ceil(place) for place in places}))
+    return Spread(*(round(_at(known, place), 6) for place in places))
+
+
+def _at(ordered: Any, place: float) -> float:
+    low, high = float(ordered[int(place)]), float(ordered[math.ceil(place)])
+    return low + (high - low) * (place - int(place))
 
 
 def _text(when: datetime | None) -> str | None:

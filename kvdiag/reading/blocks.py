@@ -59,8 +59,21 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
             want = min(want * 2, LARGEST)
 
 
-def read_ahead(path: str, seen: Input) -> Iterator[Block]:
-    """As `read_blocks`; a file is read (and unpacked) by a thread of its own, a few blocks ahead."""
+def blocks_of(path: str, seen: Input) -> Iterator[Block] | None:
+    """As `read_blocks`, a few blocks ahead; None (and nothing in `seen`) for a log that must be read line by line.
+
+    Where all lines end at one column, a number at a line's end may be cut, which shapes cannot tell; where an export
+    joined lines, line numbers are not those of the file.
+    """
+    if os.path.isfile(path):
+        first = next(read_blocks(path, Input(path)), None)
+        if first is not None and (JOINED in first.data or cut_column(first.data)):
+            return None
+    return _read_ahead(path, seen)
+
+
+def _read_ahead(path: str, seen: Input) -> Iterator[Block]:
+    """The blocks; those of a file are read (and unpacked) by a thread of its own while those before are looked at."""
     blocks = read_blocks(path, seen)
     if not os.path.isfile(path):
         yield from blocks
@@ -119,15 +132,6 @@ class _Recoded(io.RawIOBase):
         """Closes what is read from, too."""
         self._inner.close()
         super().close()
-
-
-def only_strictly(block: Block, path: str) -> bool:
-    """Whether the log that begins with this block must be read line by line.
-
-    Where all lines end at one column, a number at a line's end may be cut, which shapes cannot tell; where an export
-    joined lines, line numbers are not those of the file.
-    """
-    return not block.offset and path != "-" and (JOINED in block.data or bool(cut_column(block.data)))
 
 
 def _as_utf8(stream: IO[bytes]) -> IO[bytes]:

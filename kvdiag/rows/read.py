@@ -11,9 +11,9 @@ from kvdiag.frozen import field, mutable
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.chunk import Chunk, Texts, of_records
 from kvdiag.lines.columns import BATCH_FAMILIES
-from kvdiag.lines.scan import Scanned, Scanner
+from kvdiag.lines.scan import Scanner
 from kvdiag.reading import Input, read_lines
-from kvdiag.reading.blocks import only_strictly, read_ahead
+from kvdiag.reading.blocks import blocks_of
 from kvdiag.rows.arrow import table_of
 from kvdiag.rows.clock import Clock
 from kvdiag.starts import Assembly
@@ -49,12 +49,11 @@ class Rows:
 def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Chunk, list[Record], Texts]]:
     """The rows of a log by the fast path, with the strict records between them; `progress` is told the bytes read."""
     scanner = Scanner(_bears_on_nothing, seen)
-    for block in read_ahead(path, seen):
-        if only_strictly(block, path):
-            seen.bytes = 0
-            yield from strict_chunks(path, seen)
-            return
-        found: Scanned = scanner.scan(block)
+    blocks = blocks_of(path, seen)
+    if blocks is None:
+        yield from strict_chunks(path, seen)
+        return
+    for _, found in scanner.scanned(blocks):
         yield found.rows, found.records, scanner.texts
         if progress:
             progress(seen.bytes)

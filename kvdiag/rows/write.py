@@ -54,13 +54,18 @@ def _parquet(tables: Iterable[Any], path: str) -> int:
 
 
 class _Writer:
-    """A parquet file whose row groups are written by a thread of their own while the next is read; two wait at most."""
+    """A parquet file whose row groups are written by a thread of their own while the next is read; two wait at most.
+
+    Whole numbers as differences make the file smaller than a compressor does, for less than half of its time.
+    """
 
     def __init__(self, path: str, schema: pyarrow.Schema) -> None:
         import pyarrow.parquet as pq
 
         texts = [item.name for item in schema if str(item.type).startswith(("dictionary", "string"))]
-        options: Any = {"use_dictionary": texts, "compression": "snappy", "store_schema": False}
+        whole = [item.name for item in schema if str(item.type).startswith(("int", "timestamp"))]
+        options: Any = {"use_dictionary": texts, "compression": "none", "store_schema": False}
+        options["column_encoding"] = dict.fromkeys(whole, "DELTA_BINARY_PACKED")
         self._writer = pq.ParquetWriter(path, schema, write_statistics=["start", "time", "line"], **options)
         self._pool = ThreadPoolExecutor(1)
         self._waiting: list[Future[None]] = []
