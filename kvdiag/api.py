@@ -169,7 +169,8 @@ def timeline(log: str | Sequence[str]) -> pandas.DataFrame:
 
     Besides the fields that some line has: ``log``, ``start`` (0 for the first server start), ``family``, ``time`` (naive, as
     SGLang prints no zone; a log without dates counts from 1970-01-01), ``rank`` and its tags, ``line``, and ``offset`` (the
-    byte the line begins at). The types are Arrow's.
+    byte the line begins at); where known, ``role`` (``prefill`` or ``decode``, of a disaggregated pair) and ``stream`` (the
+    wrapper's name for the server). The types are Arrow's.
     """
     from kvdiag.rows.frame import frame
 

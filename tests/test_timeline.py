@@ -11,6 +11,7 @@ import pytest
 import kvdiag as package
 from kvdiag.rows import write as writing
 from kvdiag.rows.export import export
+from kvdiag.rows.frame import frame
 from tests.conftest import FIXTURES
 
 LOG = FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log"
@@ -137,3 +138,24 @@ def test_packed_logs_are_read_to_their_end(tmp_path, kind):
     (tmp_path / f"log.{kind}").write_bytes(pack(plain))
     table = package.timeline(str(tmp_path / f"log.{kind}"))
     assert table["line"].tolist() == list(range(1, 8001))
+
+
+@pytest.mark.parametrize("mode", ["prefill", "decode", "null"])
+def test_the_role_of_a_disaggregated_server_is_a_column(tmp_path, mode):
+    log = tmp_path / "server.log"
+    lines = [
+        f"[2025-01-15 10:00:00] server_args={{'disaggregation_mode': '{mode}', 'tp_size': 1}}",
+        f"[2025-01-15 10:00:09] {TEXT}",
+    ]
+    log.write_text("\n".join([*lines, *lines[1:]]) + "\n")
+    table = frame([str(log)])
+    assert (list(table["role"]) == [mode, mode]) if mode != "null" else ("role" not in table)
+
+
+def test_fields_that_one_role_prints_tell_it(tmp_path):
+    log = tmp_path / "server.log"
+    text = TEXT.replace(
+        "gen through", "pre-allocated usage: 0.01, #prealloc-req: 1, #transfer-req: 2, #retracted-req: 0, gen through"
+    )
+    log.write_text(f"[2025-01-15 10:00:09] {text}\n[2025-01-15 10:00:09] {TEXT}\n")
+    assert frame([str(log)])["role"].fillna("").to_list() == ["decode", ""]

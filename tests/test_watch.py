@@ -184,3 +184,31 @@ def test_a_fast_log_is_kept_up_with_and_events_are_told(tmp_path):
     assert waited < 20.0
     assert f"({len(lines) + 1}" in line or f"line {len(lines) + 1}" in line
     assert rest
+
+
+def test_findings_are_told_as_they_arise_and_once(tmp_path):
+    log = tmp_path / "server.log"
+    lines = REAL.read_text(encoding="utf-8").splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if "Decode out of memory" in line)
+    log.write_text("".join(lines[:first]), encoding="utf-8")
+    with Watch([str(log)]) as watch:
+        before = [happening.what for happening in watch.look(now=True)]
+        with log.open("a", encoding="utf-8") as file:
+            file.write("".join(lines[first:]))
+        after = [happening.what for happening in watch.look(now=True)]
+        assert not [what for what in before if what.startswith("KV501")]
+        assert len([what for what in after if what.startswith("KV501 warning")]) == 1
+        with log.open("a", encoding="utf-8") as file:
+            file.write(DECODE.format(3, 0.5, 0))
+        assert [happening.what for happening in watch.look(now=True) if happening.what.startswith("KV501")] == []
+
+
+def test_a_server_that_starts_anew_is_judged_anew(tmp_path):
+    log = tmp_path / "server.log"
+    text = REAL.read_text(encoding="utf-8")
+    log.write_text(text, encoding="utf-8")
+    with Watch([str(log)]) as watch:
+        assert [each for each in watch.look(now=True) if each.what.startswith("KV501")]
+        with log.open("a", encoding="utf-8") as file:
+            file.write(text)
+        assert [each for each in watch.look(now=True) if each.what.startswith("KV501")]

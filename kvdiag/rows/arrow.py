@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 FIXED = {"log": "text", "start": "small", "family": "text", "time": "time", "rank": "text"}
 """Columns every row has, with their kinds.
 
-The stream (where a wrapper names one) and the rank's tags follow, then ``line`` and ``offset``, then the fields.
+The role (of a server of a disaggregated pair), the stream (where a wrapper names one) and the rank's tags follow, then
+``line`` and ``offset``, then the fields.
 """
+ROLES = ("", "prefill", "decode")
+"""What a server of a disaggregated pair does; the first of a server that does both."""
 
 
 @lru_cache(maxsize=1)
 def kinds() -> dict[str, str]:
     """All columns there can be, in their order, with their kinds."""
-    return FIXED | {STREAM: "text"} | dict.fromkeys(TAGS, "small") | {"line": "whole", "offset": "whole"} | fields()
+    return (
+        FIXED | {"role": "text", STREAM: "text"} | dict.fromkeys(TAGS, "small") | {"line": "whole", "offset": "whole"} | fields()
+    )
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
@@ -61,11 +66,12 @@ def arranged(table: pyarrow.Table, columns: list[str], *, plain: bool = False) -
     return pa.Table.from_arrays([array.cast(item.type) for array, item in zip(arrays, schema, strict=True)], schema=schema)
 
 
-def table_of(path: str, chunk: Chunk, start: Any, time: tuple[Any, Any], texts: Texts) -> pyarrow.Table:
-    """The rows of a chunk with the columns that some of them have."""
+def table_of(path: str, chunk: Chunk, server: tuple[Any, Any], time: tuple[Any, Any], texts: Texts) -> pyarrow.Table:
+    """The rows of a chunk with the columns that some of them have; `server` is the start and the role of each."""
     import pyarrow as pa
 
     count = len(chunk)
+    start, role = server
     made: dict[str, Any] = {
         "log": pa.DictionaryArray.from_arrays(_array(np.zeros(count, np.int32), "small"), _strings([path])),
         "start": _array(start, "small"),
@@ -80,6 +86,8 @@ def table_of(path: str, chunk: Chunk, start: Any, time: tuple[Any, Any], texts: 
     for name, column in chunk.columns.items():
         if name in kinds():
             made[name] = _array(column.values, kinds()[name], column.there, all_texts)
+    if role.any():
+        made["role"] = _array(role, "text", role > 0, _strings(ROLES))
     columns = columns_of(made)
     return pa.Table.from_arrays([made[name] for name in columns], schema=schema_of(columns))
 

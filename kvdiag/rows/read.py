@@ -14,7 +14,7 @@ from kvdiag.lines.columns import BATCH_FAMILIES
 from kvdiag.lines.scan import Scanner
 from kvdiag.reading import Input, read_lines
 from kvdiag.reading.blocks import blocks_of
-from kvdiag.rows.arrow import table_of
+from kvdiag.rows.arrow import ROLES, table_of
 from kvdiag.rows.clock import Clock
 from kvdiag.starts import Assembly
 from kvdiag.starts.assemble import tells_death
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 STRICT_ROWS = 1 << 14
 _NO_START = (*BATCH_FAMILIES, "retract")
 """Families that are many and do not bear on where a server start begins."""
+_TELLING = {1: ("#bootstrap-req", "#inflight-req"), 2: ("#transfer-req",)}
+"""Fields that only a prefill server and only a decode server prints."""
 
 
 @mutable
@@ -35,6 +37,7 @@ class Rows:
     clock: Clock = field(default_factory=Clock)
     assembly: Assembly = field(default_factory=Assembly)
     begins: list[int] = field(default_factory=list)
+    roles: list[int] = field(default_factory=lambda: [0])
 
     def start(self, chunk: Chunk, records: list[Record]) -> Any:
         """The number of the server start each row belongs to; `records` are the strict ones up to the chunk's end."""
@@ -43,7 +46,21 @@ class Rows:
                 self.assembly.add(record)
                 if self.assembly.begun() > len(self.begins):
                     self.begins.append(record.line.number)
+                    self.roles.append(0)
+                if record.family == "server-args-dump":
+                    mode = self.assembly.newest_arguments(record).get("disaggregation_mode")
+                    self.roles[-1] = ROLES.index(mode) if mode in ROLES else 0
         return np.searchsorted(np.array(self.begins, np.int64), chunk.lines, side="right")
+
+    def role(self, chunk: Chunk, start: Any) -> Any:
+        """Of each row the place of its server's role in `ROLES`: by its arguments, else by fields that only one role prints."""
+        role = np.array(self.roles, np.int8)[start]
+        for place, names in _TELLING.items():
+            for name in names:
+                column = chunk.columns.get(name)
+                if column is not None:
+                    role[column.there & (role == 0)] = place
+        return role
 
 
 def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Chunk, list[Record], Texts]]:
@@ -86,4 +103,4 @@ def tables(
         rows = rows or Rows(texts)
         start = rows.start(chunk, records)
         if len(chunk):
-            yield table_of(path, chunk, start, rows.clock.stamps(chunk), texts)
+            yield table_of(path, chunk, (start, rows.role(chunk, start)), rows.clock.stamps(chunk), texts)

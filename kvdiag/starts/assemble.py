@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from kvdiag.frozen import mutable
 from kvdiag.lines import Record
@@ -214,6 +215,10 @@ class Assembly:
     def begun(self) -> int:
         """How many starts have begun so far, in all streams, after the first of each."""
         return sum(len(stream.closed) for stream in self.streams.values())
+
+    def newest_arguments(self, record: Record, path: int = 0) -> dict[str, Any]:
+        """The server_args of the start that began last in the stream of a record that was added."""
+        return self.streams[path, record.line.stream].newest.start.server_args
 
     def starts(self) -> list[Start]:
         """The starts in order of their first line; parts of one start in several files or streams are put together."""

@@ -11,10 +11,11 @@ from kvdiag.frozen import frozen, mutable
 from kvdiag.lines import Record
 from kvdiag.lines.chunk import Chunk, ranks
 from kvdiag.lines.columns import BATCH_FAMILIES
-from kvdiag.lines.scan import Scanner
+from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input
 from kvdiag.reading.blocks import Block
 from kvdiag.starts.tables import EVENTS
+from kvdiag.watch.arising import Arising
 
 FULL = 0.90
 """Usage from which a pool counts as full, as in the postmortem."""
@@ -66,6 +67,7 @@ class Server:
     def __post_init__(self) -> None:
         self.seen = Input(self.path)
         self._scanner = Scanner(lambda record: record.family is None, self.seen)
+        self._arising = Arising()
 
     def take(self, block: Block) -> Iterator[Happening]:
         """Reads a block; gives what is to be told."""
@@ -75,10 +77,27 @@ class Server:
             if happening is not None:
                 self.happenings.append(happening)
                 yield happening
+        self._arising.add(sorted([*found.records, *self._last_row(found, block)], key=lambda record: record.line.number))
         self.rows += len(found.rows)
         for happening in self._rows(found.rows):
             self.happenings.append(happening)
             yield happening
+
+    def arisen(self, *, now: bool = False) -> Iterator[Happening]:
+        """Warnings and errors of the running server that were not there before; `now` looks even if it just has."""
+        for finding in self._arising.found(now=now):
+            if finding.level != "note":
+                line = max(finding.lines, default=self.seen.lines)
+                happening = Happening(self.path, line, "", "", f"{finding.code} {finding.level}: {finding.title}")
+                self.happenings.append(happening)
+                yield happening
+
+    def _last_row(self, found: Scanned, block: Block) -> list[Record]:
+        """The last scheduler line of a block as a record, where it was read as columns."""
+        rows = found.rows
+        if not len(rows) or block.cut or any(record.line.number == int(rows.lines[-1]) for record in found.records):
+            return []
+        return self._scanner.strictly(block, [(int(rows.lines[-1]), int(rows.offsets[-1]))])
 
     def _record(self, record: Record) -> Happening | None:
         if record.family == "capacity":

@@ -47,19 +47,20 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def look(self) -> list[Happening]:
-        """Reads all that has come; gives what happened in it."""
+    def look(self, *, now: bool = False) -> list[Happening]:
+        """Reads all that has come; gives what happened in it, and what findings have arisen (`now`: even if just looked at)."""
         told: list[Happening] = []
         for follower, server in zip(self.followers, self.servers, strict=True):
             for block in follower.blocks():
                 told.extend(server.take(block))
+            told.extend(server.arisen(now=now))
         return told
 
     def run(self, tell: Tell, *, once: bool = False) -> None:
         """Looks until it is interrupted, or all input has ended; with `once`, one time."""
         try:
             while True:
-                tell(self.servers, self.look())
+                tell(self.servers, self.look(now=once))
                 if once or all(isinstance(follower, Piped) and follower.ended for follower in self.followers):
                     return
                 time.sleep(INTERVAL)
