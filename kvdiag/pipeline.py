@@ -99,13 +99,15 @@ def explain(
     tap: Callable[[Record], None] | None = None,
     rows: Callable[[int, Chunk, Texts], None] | None = None,
     thin: bool = False,
+    progress: Callable[[str, int], None] | None = None,
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
     `tap` sees each record as it passes, `rows` all scheduler lines as columns, with the index of their input; `thin` looks
-    at few of them one by one. `outside` is what other sources state, `workload` what the pools are planned for.
+    at few of them one by one. `progress` is told the bytes read of each path.
+    `outside` is what other sources state, `workload` what the pools are planned for.
 
     `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
 
@@ -118,9 +120,13 @@ def explain(
     assembly = Assembly()
     for index, path in enumerate(paths):
         watch = _Watch(Input(path), tap)
+        told = 0
         take = None if rows is None else partial(rows, index)
         for record in watch.through(_records(path, watch, take, thin=thin)):
             assembly.add(record, index)
+            if progress is not None and watch.seen.bytes != told:
+                told = watch.seen.bytes
+                progress(path, told)
         inputs.append(watch.seen)
         watches.append(watch)
     assembled = [_noted(start, watches) for start in assembly.starts() if not forks() & watches[_path_of(start)].neighbours]
@@ -144,6 +150,22 @@ def explain(
     unknown = [watch.unknown for watch in watches if watch.unknown]
     samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
     return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
+
+
+def explain_beginning(path: str) -> Diagnosis:
+    """What the first part of a big log tells of the server start in it, before the rest is read. Raises as `explain`."""
+    from kvdiag.reading.blocks import lines_of, read_blocks
+    from kvdiag.reading.unwrap import Unwrapper
+    from kvdiag.starts.assemble import assemble
+
+    seen = Input(path)
+    block = next(read_blocks(path, seen), None)
+    raw = block.data.split(b"\n")[:-1] if block else []
+    unwrapper = Unwrapper()
+    starts = assemble(read_records(line for number, one in enumerate(raw, 1) for line in lines_of(one, number, seen, unwrapper)))
+    if not starts:
+        raise NotSglangError(f"{path}: no SGLang start-up or scheduler line in the first {len(raw):,} lines")
+    return Diagnosis([seen], [diagnose(start, siblings=starts) for start in starts], 0, [])
 
 
 def _hold_against(
@@ -224,14 +246,19 @@ def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:
 
 
 def postmortem(
-    paths: list[str], *, config: str | None = None, model: str | None = None, release: str | None = None
+    paths: list[str],
+    *,
+    config: str | None = None,
+    model: str | None = None,
+    release: str | None = None,
+    progress: Callable[[str, int], None] | None = None,
 ) -> Postmortem:
     """The diagnosis of the logs at `paths` and what each start did over time. Raises as `explain`."""
     from kvdiag.postmortem import Gatherer, Postmortem
     from kvdiag.postmortem.review import review
 
     gatherer = Gatherer()
-    diagnosis = explain(paths, config=config, model=model, release=release, rows=gatherer.add)
+    diagnosis = explain(paths, config=config, model=model, release=release, rows=gatherer.add, progress=progress)
     reviews = [review(item, gatherer.of(item.start.spans), _retractions(item.start)) for item in diagnosis.starts]
     return Postmortem(diagnosis, reviews)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
+from kvdiag.cli import patience
 from kvdiag.lines import sample
 from kvdiag.pipeline import explain
 from kvdiag.reports.json_report import to_dict
+from kvdiag.rows import progress
 from kvdiag.starts import batches
 from tests.conftest import FIXTURES
 from tests.test_fast_path import make_log
@@ -60,3 +63,37 @@ def test_a_start_keeps_a_bounded_even_sample(monkeypatch):
         kept.append(number)
     assert list(kept) == list(range(0, 1000, kept.every))
     assert (kept.seen, kept.every) == (1000, 16)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_a_big_log_tells_its_start_up_first_and_then_how_far_it_is(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    make_log.write_log(path, size=3_000_000, seed=3)
+    monkeypatch.setattr(patience, "LARGE", 1 << 20)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    terminal, pipe = Terminal(), io.StringIO()
+    with patience.patience([str(path)], terminal) as told:
+        early = terminal.getvalue()
+        explain([str(path)], progress=told)
+    assert "438,681" in early
+    assert early.count("\n") < 10
+    assert "3.0" in terminal.getvalue()[len(early) :]
+    with patience.patience([str(path)], pipe) as told:
+        assert told is None
+    assert pipe.getvalue() == ""
+
+
+def test_a_big_file_that_is_no_log_of_sglang_is_said_so_once(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text("hello\n" * 400_000)
+    monkeypatch.setattr(patience, "LARGE", 1 << 20)
+    terminal = Terminal()
+    with patience.patience([str(path)], terminal):
+        pass
+    assert terminal.getvalue() == ""

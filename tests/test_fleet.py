@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import warnings
 from pathlib import Path
@@ -181,3 +182,41 @@ def test_object_storage_for_real(logs, tmp_path, monkeypatch):
     assert [[row.get(name) for name in keep] for row in found] == [[row.get(name) for name in keep] for row in here]
     assert found[0]["error"].startswith("s3://fleet/logs/other.log: no SGLang start-up or scheduler line in 1 lines")
     assert changed == ["s3://fleet/logs/server-00.log"]
+
+
+@pytest.mark.parametrize(
+    ("url", "extra"),
+    [
+        ("s3://logs/a", r"kvdiag\[fleet\]"),
+        ("gs://logs/a", r"kvdiag\[gs\]"),
+        ("hf://datasets/a/b/c.log", r"kvdiag\[hf\]"),
+        ("abfs://a/b", "Install something"),
+    ],
+)
+def test_the_extra_that_an_address_needs_is_named(url, extra, monkeypatch):
+    import fsspec
+
+    def missing(*_):
+        raise ImportError("Install something")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(InputError, match=rf"{re.escape(url)}: .*{extra}"):
+        find_sources([url])
+
+
+def test_any_file_system_of_fsspec_is_read(logs, tmp_path):
+    import fsspec
+
+    system = fsspec.filesystem("memory")
+    for path in sorted(logs.iterdir())[:3]:
+        system.pipe(f"/fleet-test/{path.name}", path.read_bytes())
+    try:
+        sources = find_sources(["memory://fleet-test"])
+        assert len(sources) == 3
+        found = run.run(sources, str(tmp_path / "out"))
+        local = run.run(find_sources([str(path) for path in sorted(logs.iterdir())[:3]]), str(tmp_path / "local"))
+        for one, other in zip(found, local, strict=True):
+            assert {**one, "url": "", "key": ""} == {**other, "url": "", "key": ""} or one["error"]
+        assert any(one["error"] is None for one in found)
+    finally:
+        system.rm("/fleet-test", recursive=True)

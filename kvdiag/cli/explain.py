@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.cli.arguments import add_model_arguments, add_report_arguments
 from kvdiag.cli.output import deliver, expand, masked, terminal
+from kvdiag.cli.patience import patience
 from kvdiag.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -36,15 +37,18 @@ def run(arguments: argparse.Namespace) -> int:
         from kvdiag.checks.workload import parse_workload
 
         workload = parse_workload(arguments.workload)
-    diagnosis = explain(
-        expand(arguments.logs),
-        config=arguments.config,
-        model=arguments.model,
-        release=arguments.release,
-        source=arguments.source,
-        outside=_outside(arguments),
-        workload=workload,
-    )
+    paths = expand(arguments.logs)
+    with patience(paths) as progress:
+        diagnosis = explain(
+            paths,
+            config=arguments.config,
+            model=arguments.model,
+            release=arguments.release,
+            source=arguments.source,
+            progress=progress,
+            outside=_outside(arguments),
+            workload=workload,
+        )
     deliver(masked(_rendered(diagnosis, arguments), arguments.mask), arguments.output)
     return ExitCode.DONE
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.cli.arguments import add_model_arguments, add_report_arguments
 from kvdiag.cli.output import deliver, expand, masked, terminal
+from kvdiag.cli.patience import patience
 from kvdiag.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Reviews each server start in the logs over time."""
     from kvdiag.pipeline import postmortem
 
-    result = postmortem(expand(arguments.logs), config=arguments.config, model=arguments.model, release=arguments.release)
+    paths = expand(arguments.logs)
+    with patience(paths) as progress:
+        result = postmortem(paths, config=arguments.config, model=arguments.model, release=arguments.release, progress=progress)
     deliver(masked(_rendered(result, arguments), arguments.mask), arguments.output)
     return ExitCode.DONE
 

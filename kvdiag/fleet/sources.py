@@ -18,6 +18,9 @@ _COPY = 1 << 20
 _MARKS = ("ETag", "etag", "checksum", "md5Hash", "sha256", "LastModified", "last_modified", "mtime", "updated")
 """What file systems say of an object that changes with its content, the surest first."""
 
+_EXTRAS = {"s3": "fleet", "s3a": "fleet", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "fleet", "https": "fleet"}
+"""The extra of kvdiag that brings what opens addresses of a scheme."""
+
 
 @frozen
 class Source:
@@ -96,10 +99,13 @@ def _opened(url: str) -> tuple[Any, str]:
         raise InputError(f"{shown_url(url)}: addresses need fsspec; install kvdiag[fleet]") from None
     try:
         opened: tuple[Any, str] = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise InputError(
-            f"{shown_url(url)}: cannot be opened: {error}; kvdiag[fleet] has s3; gs and hf need gcsfs, huggingface_hub"
-        ) from None
+    except ImportError as error:
+        scheme = url.partition("://")[0]
+        extra = _EXTRAS.get(scheme)
+        what = f"install kvdiag[{extra}]" if extra else f"fsspec says: {error}"
+        raise InputError(f"{shown_url(url)}: nothing here opens {scheme}:// addresses; {what}") from None
+    except ValueError as error:
+        raise InputError(f"{shown_url(url)}: cannot be opened: {error}") from None
     return opened
 
 

@@ -34,6 +34,15 @@ def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False) -> s
     return "\n".join(lines) + "\n"
 
 
+def at_a_glance(diagnosis: Diagnosis, *, width: int = 100) -> str:
+    """A few lines on the last start whose beginning has been read, for somebody who waits for the rest."""
+    item, paint = diagnosis.starts[-1], Paint(False, width)
+    wrong = [check.name for check in item.checks if check.verdict == "disagree"]
+    verdict = f"The log's {', '.join(wrong)} cannot be right." if wrong else ""
+    told = [_headline(item.start), *paint.wrap(" ".join(filter(None, (_limits(item), verdict))), "  ")]
+    return "\n".join(["From the start-up part, while the rest is read:", *told, "", ""])
+
+
 def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterator[str]:
     which = f" ({index + 1} of {count} starts)" if count > 1 else ""
     yield paint.bold(_headline(item.start) + which)
