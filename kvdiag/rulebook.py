@@ -1,10 +1,11 @@
-"""Where the rules are, and how they are loaded: TOML for people, one JSON copy in the user's cache for speed."""
+"""Where the rules are, and how they are loaded: TOML for people, one compiled copy in the user's cache for speed."""
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,9 +73,9 @@ def read_toml(path: str) -> Document:
 def load(room: str, build: Callable[[list[Document]], Any] | None = None) -> Any:
     """The documents of ``rules/<room>/*.toml`` in order of name, then those of users' folders, or what `build` makes of them.
 
-    The result must be plain JSON data: it is kept in the user's cache under a key of the files' names, sizes and times
-    and of the source files beside `build`, so that a second run reads one JSON file. A cache that cannot be read or written is
-    passed over in silence: it only costs time.
+    The result must be plain data (dicts, lists, texts, numbers): it is kept in the user's cache, in the form Python keeps its
+    own compiled modules in, under a key of the files' names, sizes and times and of the source files beside `build`. A cache
+    that cannot be read or written is passed over in silence: it only costs time.
     """
     base = os.path.join(rules_dir(), room)
     bases = [base, *(os.path.join(folder, room) for folder in _user_folders if room in USER_ROOMS)]
@@ -82,18 +83,15 @@ def load(room: str, build: Callable[[list[Document]], Any] | None = None) -> Any
     if not files:
         raise RuleError(f"{base}: no rule files (*.toml) here; the installation is incomplete")
     made_by = build.__name__ if build else "documents"
-    cached = os.path.join(cache_dir(), f"rules-{room}-{made_by}-{zlib.crc32(repr(bases).encode()):08x}.json")
+    place = zlib.crc32(repr((bases, sys.hexversion)).encode())
+    cached = os.path.join(cache_dir(), f"rules-{room}-{made_by}-{place:08x}.bin")
     key = _key(files, build)
-    try:
-        with open(cached, "rb") as file:
-            kept = json.loads(file.read())
-        if kept["key"] == key:
-            return kept["result"]
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    kept = _kept(cached)
+    if kept is not None and kept[0] == key:
+        return kept[1]
     documents = [{**read_toml(path), "_path": path} for path, *_ in files]
     result = build(documents) if build else documents
-    _keep(cached, {"key": key, "result": result})
+    _keep(cached, [key, result])
     return result
 
 
@@ -130,12 +128,24 @@ def _key(files: list[_File], build: Callable[..., Any] | None) -> list[_File]:
     return files + sources
 
 
+def _kept(path: str) -> list[Any] | None:
+    """What `_keep` wrote, None where there is nothing or it is not whole."""
+    try:
+        with open(path, "rb") as file:
+            data = memoryview(file.read())
+        found: list[Any] | None = marshal.loads(data[4:]) if zlib.crc32(data[4:]).to_bytes(4, "big") == data[:4] else None
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return found
+
+
 def _keep(path: str, result: Any) -> None:
+    data = marshal.dumps(result)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(result, file, ensure_ascii=False)
+        with open(temporary, "wb") as file:
+            file.write(zlib.crc32(data).to_bytes(4, "big") + data)
         os.replace(temporary, path)
     except OSError:
         return

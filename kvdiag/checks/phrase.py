@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import string
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -24,6 +24,9 @@ _SCALES: dict[str, tuple[float, int, str]] = {
 }
 """Format word of a template to (divisor, decimals, unit behind the figure)."""
 
+_PLACE = r"\{(\w+)(?::(\w+))?\}"
+"""A value in a template, ``{name}`` or ``{name:word}``."""
+
 _BOUNDS = {"up3": (rounded_up, 3), "up4": (rounded_up, 4), "down4": (rounded_down, 4)}
 """Words for a number that something must be above or below: rounded to the side on which the sentence stays true."""
 
@@ -43,22 +46,19 @@ def fill(sentences: Iterable[Sentence], values: Mapping[str, Any]) -> str:
 def names(sentence: Sentence) -> list[str]:
     """The values a sentence asks for."""
     parts = sentence if isinstance(sentence, list) else [sentence]
-    return [name for part in parts for _, name, _, _ in string.Formatter().parse(part) if name]
+    return [name for part in parts for name, _ in re.findall(_PLACE, part)]
 
 
 def _sentence(sentence: Sentence, values: Mapping[str, Any]) -> str | None:
     if isinstance(sentence, list):
         return next((filled for each in sentence if (filled := _sentence(each, values)) is not None), None)
-    parts: list[str] = []
-    for text, name, word, _ in string.Formatter().parse(sentence):
-        parts.append(text)
-        if name is None:
-            continue
+    text, *places = re.split(_PLACE, sentence)
+    for name, word, after in zip(places[::3], places[1::3], places[2::3], strict=True):
         value = values.get(name)
         if value is None:
             return None
-        parts.append(show(value, word or ""))
-    return "".join(parts)
+        text += show(value, word or "") + after
+    return text
 
 
 def show(value: Any, word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +80,7 @@ def read_config(path: str, found_in: str = "config") -> ModelConfig:
 
     Raises ConfigError where there is none, or it is no JSON, too large, or nested too deeply.
     """
+    import json
     from pathlib import Path
 
     file = Path(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kvdiag.reading.layers.layer import LETTERS, Layer, Peeled, lazy
@@ -31,6 +30,8 @@ def _json(text: str) -> list[Peeled] | None:
     """One object a line, an array of them, or an array spread over lines (then with a comma behind)."""
     if not _HEAD().match(text):
         return None
+    import json
+
     try:
         read = json.loads(text.strip().rstrip(","))
     except (ValueError, RecursionError):
@@ -100,6 +101,8 @@ def _logfmt(text: str) -> list[Peeled] | None:
 
 
 def _string(literal: str) -> list[Peeled] | None:
+    import json
+
     try:
         return [Peeled(line) for line in str(json.loads(literal)).removesuffix("\n").split("\n")]
     except ValueError:
