@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 from kvdiag.errors import InputError
 
+if TYPE_CHECKING:
+    from typing import TypedDict
 
-class Terminal(TypedDict):
-    """Columns and colour of the place the text goes to."""
+    class Terminal(TypedDict):
+        """Columns and colour of the place the text goes to."""
 
-    width: int
-    colour: bool
+        width: int
+        colour: bool
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -38,7 +40,7 @@ def terminal(output: str | None) -> Terminal:
     columns = int(os.environ.get("COLUMNS", "0") or 0) if os.environ.get("COLUMNS", "").isdigit() else 0
     if not columns:
         columns = os.get_terminal_size().columns if is_terminal else 100
-    return Terminal(width=max(40, min(columns, 120)), colour=is_terminal and not os.environ.get("NO_COLOR"))
+    return {"width": max(40, min(columns, 120)), "colour": is_terminal and not os.environ.get("NO_COLOR")}
 
 
 def masked(text: str, wanted: bool) -> str:

@@ -13,16 +13,16 @@ from typing import Any
 from kvdiag import rulebook
 from kvdiag.frozen import frozen
 
-_HUB_CACHE = re.compile(r"models--([^/\\]+?)--([^/\\]+)")
-_GGUF = re.compile(r"\.gguf$|-\d{5}-of-\d{5}(?=\.gguf$)", re.IGNORECASE)
+_HUB_CACHE = r"models--([^/\\]+?)--([^/\\]+)"
+_GGUF = r"(?i)\.gguf$|-\d{5}-of-\d{5}(?=\.gguf$)"
 _TUNED = frozenset({"instruct", "chat", "it", "base", "pt", "hf"})
-_WEIGHTS = re.compile(
+_WEIGHTS = (
     r"awq|gptq|gguf|bnb|marlin|autoround|quark|modelopt|compressed|tensors|quantized|quantised|quant|unsloth|mlx|dynamic|static|"
     r"channel|block|tensor|pertensor|ud|sym|asym|dq|"
     r"fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|bf16|fp16|w\d+a\d+(?:fp8|fp)?|[48]bit|g\d+|gs\d+|i?q\d[a-z0-9]*"
 )
-_FORMATS = re.compile(r"awq|gptq|gguf|bnb|fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w\d+a\d+(?:fp8|fp)?|[48]bit|i?q\d.*")
-_GGUF_FORMAT = re.compile(r"(?<![a-z0-9])i?q\d(?:_[0-9a-z]+)*")
+_FORMATS = r"awq|gptq|gguf|bnb|fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w\d+a\d+(?:fp8|fp)?|[48]bit|i?q\d.*"
+_GGUF_FORMAT = r"(?<![a-z0-9])i?q\d(?:_[0-9a-z]+)*"
 
 
 @frozen
@@ -72,7 +72,7 @@ def catalogue_names() -> list[str]:
 
 
 def _note(name: str, removed: tuple[str, ...]) -> str:
-    formats = [word for word in removed if _FORMATS.fullmatch(word)]
+    formats = [word for word in removed if re.fullmatch(_FORMATS, word)]
     if not formats:
         return f"matched by name to {name}"
     return f"matched by name to {name} with {'-'.join(formats)} weights; its KV dtype is not told by its name"
@@ -128,17 +128,23 @@ def _copy(name: str) -> str:
 
 
 def _organisation(name: str) -> str:
-    cached = _HUB_CACHE.search(name)
-    parts = re.split(r"[/\\]", name.rstrip("/\\"))
+    cached = re.search(_HUB_CACHE, name) if "models--" in name else None
+    parts = _parts(name)
     return (cached.group(1) if cached else parts[-2] if len(parts) > 1 else "").lower()
+
+
+def _parts(name: str) -> list[str]:
+    return name.replace("\\", "/").rstrip("/").split("/")
 
 
 def _words(name: str) -> tuple[str, ...]:
     """The last part of a path or id, in lower-case words: ``Qwen2_5-7B`` and ``qwen2.5-7b`` are the same."""
-    cached = _HUB_CACHE.search(name)
-    last = cached.group(2) if cached else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
-    last = _GGUF.sub("", _GGUF.sub("", last)).partition(":")[0].lower()
-    last = _GGUF_FORMAT.sub(lambda found: found[0].replace("_", ""), last)
+    cached = re.search(_HUB_CACHE, name) if "models--" in name else None
+    last = cached.group(2) if cached else _parts(name)[-1]
+    if "gguf" in last.lower():
+        last = re.sub(_GGUF, "", re.sub(_GGUF, "", last))
+    last = last.partition(":")[0].lower()
+    last = re.sub(_GGUF_FORMAT, lambda found: found[0].replace("_", ""), last)
     last = re.sub(r"(?<=\d)_(?=\d)", ".", last)
     return tuple(part for part in re.split(r"[-_ ]|\.(?=w\d|i?q\d|fp\d|gguf)", last) if part)
 
@@ -146,7 +152,7 @@ def _words(name: str) -> tuple[str, ...]:
 def _without_weights(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """`words` less those that say how weights are stored, which only ever follow the model's own name and size."""
     kept = len(words)
-    while kept > 2 and (_WEIGHTS.fullmatch(words[kept - 1]) or words[kept - 1] in _TUNED):
+    while kept > 2 and (re.fullmatch(_WEIGHTS, words[kept - 1]) or words[kept - 1] in _TUNED):
         kept -= 1
     tail = words[kept:]
     removed = tuple(word for word in tail if word not in _TUNED)
