@@ -54,6 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         _say(_fault(error))
         sys.exit(ExitCode.INTERNAL)
+    finally:
+        if arguments is None:
+            _leave_all_to_the_system()
+
+
+def _leave_all_to_the_system() -> None:
+    """Keeps the interpreter from searching what is left for cycles when it ends: a tenth of explaining a small log."""
+    gc.freeze()
+    gc.disable()
 
 
 class _Help(argparse.HelpFormatter):
