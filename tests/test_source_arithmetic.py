@@ -290,6 +290,23 @@ def test_against_compares_with_a_revision_of_the_same_repository(repo, kvdiag):
     assert len(path_changes(open_against(str(repo), "v0.5.9"), open_tree(f"{repo}@HEAD"), "rest_memory")) == 1
 
 
+def test_a_difference_of_two_releases_tells_what_their_code_has_different(repo, kvdiag):
+    """The earlier log is of a release up to 0.5.8.post1, the later one of 0.5.9; only the edit of the repository is told."""
+    earlier, later = (str(FIXTURES / "scenarios" / name / "server.log") for name in ("l4-bf16", "h100-llama-3-8b"))
+    missing = json.loads(kvdiag("diff", earlier, later, "--source", str(repo), "--format", "json").stdout)["code_changes"]
+    assert missing["changes"] == []
+    assert "0.5.8.post1" in missing["missing"]
+    git(repo, "tag", "v0.5.8.post1", "HEAD")
+    git(repo, "checkout", "-q", "v0.5.9")
+    found = json.loads(kvdiag("diff", earlier, later, "--source", str(repo), "--format", "json").stdout)["code_changes"]
+    assert (found["older"], found["newer"], found["missing"]) == ("0.5.8.post1", "0.5.9", "")
+    (change,) = found["changes"]
+    assert "0.9" in change["before"][0]
+    assert "0.5.8.post1 -> 0.5.9" in kvdiag("diff", earlier, later, "--source", str(repo)).stdout
+    same = json.loads(kvdiag("diff", later, later, "--source", str(repo), "--format", "json").stdout)
+    assert same["code_changes"] is None
+
+
 @pytest.mark.parametrize("revision", ["nothing", "--upload-pack=x", "v0.5.9\nHEAD", "a" * 500, "HEAD~99", ":/"])
 def test_an_unusable_revision_is_refused(repo, revision):
     with pytest.raises(InputError):

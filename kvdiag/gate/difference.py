@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kvdiag.frozen import field, frozen
 from kvdiag.gate.budget import Budget, budget_of
-from kvdiag.gate.code import code_of
+from kvdiag.gate.code import CodeChanges, changes_between, code_of
 from kvdiag.gate.decompose import Term, decompose, expected_change
 from kvdiag.gate.model import Drift
 from kvdiag.gate.observe import Observation
@@ -29,6 +29,8 @@ class Difference:
     noise: tuple[Drift, ...]
     code: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
     """Cause to the statements in which it acts, where a tree was given."""
+    code_changes: CodeChanges | None = None
+    """What the two releases have different there, where a tree was given and the releases differ."""
 
 
 def difference(a: Observation, b: Observation, tree: SourceTree | None = None) -> Difference:
@@ -46,4 +48,5 @@ def difference(a: Observation, b: Observation, tree: SourceTree | None = None) -
         a, b, (first, second), total, tuple(terms), expected,
         tuple(d for d in drifts if not d.noise), tuple(d for d in drifts if d.noise),
         code_of(terms, tree) if tree is not None else {},
+        changes_between(a.snapshot, b.snapshot, tree) if tree is not None else None,
     )  # fmt: skip

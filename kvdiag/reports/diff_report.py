@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.gate import Observation
+from kvdiag.gate.code import CodeChanges
 from kvdiag.gate.difference import Difference
 from kvdiag.gate.model import Snapshot, Stated
 from kvdiag.gate.words import amount
@@ -35,6 +36,7 @@ def to_dict(difference: Difference) -> dict[str, Any]:
             }
             for t in difference.terms
         ],
+        "code_changes": _code_changes(difference.code_changes),
         "numbers": [
             {"name": name, "role": role, "a": _plain(x), "b": _plain(y)}
             for name, role, x, y in _rows(difference.a.snapshot, difference.b.snapshot)
@@ -51,6 +53,23 @@ def render(difference: Difference) -> str:
 
 def _place(step: PathStep) -> dict[str, Any]:
     return {"file": safe(step.file), "symbol": safe(step.symbol), "line": step.line, "expression": safe(step.expression, 500)}
+
+
+def _code_changes(found: CodeChanges | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    changes = [
+        {
+            "kind": change.kind,
+            "step": safe(change.step),
+            "when": safe(change.when),
+            "sentence": safe(change.sentence, 2000),
+            "before": [safe(item, 800) for item in change.before],
+            "after": [safe(item, 800) for item in change.after],
+        }
+        for change in found.changes
+    ]
+    return {"older": found.older, "newer": found.newer, "changes": changes, "missing": safe(found.missing)}
 
 
 def _side(observed: Observation, tokens: int | None) -> dict[str, Any]:
@@ -82,7 +101,14 @@ def _plain(number: Stated | None) -> dict[str, Any] | str | None:
 def render_text(difference: Difference, *, width: int, colour: bool) -> str:
     """The causes of the change of capacity, the largest first, the numbers side by side, then every difference."""
     paint = Paint(colour, width)
-    lines = [*_capacity(difference, paint), "", *_table(difference, paint), "", *_differences(difference, paint)]
+    lines = [
+        *_capacity(difference, paint),
+        *_release_changes(difference, paint),
+        "",
+        *_table(difference, paint),
+        "",
+        *_differences(difference, paint),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -104,6 +130,21 @@ def _capacity(difference: Difference, paint: Paint) -> Iterator[str]:
             yield from paint.wrap(safe(step.expression, 500), " " * 20)
     if len(difference.terms) > 1:
         yield f"  {difference.total:>+14,}  in all; the shares are means over the orders in which the causes may be changed"
+
+
+def _release_changes(difference: Difference, paint: Paint) -> Iterator[str]:
+    """What the source has different; a path that only some models take is named with them."""
+    found = difference.code_changes
+    if found is None:
+        return
+    yield ""
+    yield paint.bold(f"In the source of max_total_num_tokens, {found.older} -> {found.newer}")
+    if found.missing:
+        yield from paint.wrap("not compared: " + safe(found.missing), "  ")
+    elif not found.changes:
+        yield "  the same statements"
+    for change in found.changes:
+        yield from paint.wrap(safe(change.sentence, 2000), "  ")
 
 
 def _table(difference: Difference, paint: Paint) -> Iterator[str]:
