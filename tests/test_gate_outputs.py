@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -161,7 +162,8 @@ def test_the_policy_of_the_documentation_follows_its_schema():
 
 def test_every_schema_is_one_and_is_printed(kvdiag):
     listed = kvdiag("schema").stdout.split()
-    assert {"check", "diff", "baseline", "policy", "explain", "postmortem", "size", "whatif"} <= set(listed)
+    outputs = {"check", "diff", "explain", "postmortem", "size", "source", "whatif", "timeline", "fleet"}
+    assert outputs | {"baseline", "policy"} == set(listed)
     for name in listed:
         jsonschema.Draft202012Validator.check_schema(schema(name))
     assert json.loads(kvdiag("schema", "check").stdout) == schema("check")
@@ -170,6 +172,40 @@ def test_every_schema_is_one_and_is_printed(kvdiag):
 def test_json_of_whatif_follows_its_schema(kvdiag):
     done = kvdiag("whatif", str(LOGS["kimi"]), "--mem-fraction-static", "0.85", "--format", "json")
     valid("whatif", json.loads(done.stdout))
+
+
+def test_lines_of_a_timeline_and_rows_of_a_fleet_follow_their_schemas(kvdiag, tmp_path: Path):
+    import pyarrow.parquet as pq
+
+    for log in ("flood", "swa"):
+        assert kvdiag("timeline", str(LOGS[log]), "-o", str(tmp_path / "rows.json")).returncode == 0
+        for line in (tmp_path / "rows.json").read_text(encoding="ascii").splitlines():
+            valid("timeline", json.loads(line))
+    (tmp_path / "empty.log").write_text("")
+    done = kvdiag("fleet", str(LOGS["flood"]), str(tmp_path / "empty.log"), "-o", str(tmp_path / "out"))
+    assert done.returncode == 0
+    for row in pq.read_table(tmp_path / "out" / "servers.parquet").to_pylist():
+        valid("fleet", row)
+
+
+def test_the_schema_of_a_timeline_has_every_column_there_can_be():
+    from kvdiag.rows.arrow import kinds
+
+    assert set(schema("timeline")["properties"]) == set(kinds())
+
+
+def test_json_of_size_follows_its_schema(kvdiag):
+    asked = ("--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--avail", "60", "--total", "78")
+    valid("size", json.loads(kvdiag("size", *asked, "--format", "json").stdout))
+
+
+def test_a_difference_names_its_logs_and_says_where_codes_are_explained(kvdiag):
+    told = kvdiag("diff", str(LOGS["kimi"]), str(LOGS["l4"])).stdout
+    assert "A line " in told
+    assert "B line " in told
+    assert "baseline" not in told
+    code = re.search(r"what a code means: kvdiag rules show (KD\d+)", told).group(1)
+    assert kvdiag("rules", "show", code).stdout.startswith(f"# {code}")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

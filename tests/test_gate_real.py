@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from kvdiag.errors import NotSglangError
 from kvdiag.gate import Observation, check, observe, write_baseline
 from kvdiag.gate.baseline import parse_baseline
 from kvdiag.gate.difference import difference
-from tests.conftest import ROOT, SHARED
+from tests.conftest import FIXTURES, ROOT, SHARED
 from tests.gate_logs import LOGS, baseline
 
 CASES = SHARED / "cases"
@@ -42,6 +44,64 @@ def test_every_real_log_drifts_from_every_other_and_not_from_itself(logs: dict[s
         noisy += [(name, drift.message) for drift in check(log, kept).drifts]
     assert not noisy
     assert not silent
+
+
+@pytest.mark.shared
+def test_a_reason_given_for_a_drift_between_real_logs_is_true(logs: dict[str, Observation]):
+    for place, (name, log) in enumerate(logs.items()):
+        for other, observed in list(logs.items())[(place + 1) % 2 :: 2]:
+            before, after = log.snapshot, observed.snapshot
+            for drift in check(observed, before).drifts:
+                case = (name, other, drift.message)
+                if drift.code == "KD121":
+                    assert before.arguments.get(drift.name) != after.arguments.get(drift.name), case
+                if drift.code in ("KD122", "KD123"):
+                    assert name.partition("/")[0] != other.partition("/")[0], case
+                if drift.code == "KD124":
+                    assert before.model != after.model, case
+                if "release changed" in drift.reason:
+                    assert name.partition("/")[0] != other.partition("/")[0], case
+
+
+RERUN = FIXTURES / "gate"
+
+
+@pytest.mark.parametrize(("first", "second"), [("rerun-a", "rerun-b"), ("rerun-b", "rerun-a")])
+def test_a_server_started_again_under_another_load_has_not_drifted(first: str, second: str):
+    before, after = (observe(str(RERUN / name / "server.log")) for name in (first, second))
+    assert before.snapshot.arguments != after.snapshot.arguments, "SGLang derived another fraction from free memory"
+    outcome = check(after, parse_baseline(write_baseline(before.snapshot), first))
+    assert not [drift.message for drift in outcome.drifts]
+    assert "mem_fraction_static" in {drift.name for drift in outcome.noise}
+
+
+def rerun(text: str, noise: random.Random) -> str:
+    """The log of the same server on another day: other times, processes, load, and readings of the machine's memory."""
+    lines = []
+    for line in text.split("\n"):
+        line = re.sub(r"\b20\d\d-\d\d-\d\d (\d\d)", lambda found: f"2027-03-04 {found[1]}", line)
+        line = re.sub(r"(\[)(\d{3,6})(\])|(pid[=: ]+)(\d+)", lambda found: f"{found[1] or found[4]}77{found[3] or ''}", line)
+        line = re.sub(r"(avail mem=)(\d+\.\d\d)", lambda found: f"{found[1]}{float(found[2]) + 0.01:.2f}", line)
+        if re.search(r" batch[.,]? ", line):
+            line = re.sub(r"(#(?:running-req|queue-req): )\d+", lambda found: f"{found[1]}{noise.randrange(1, 9)}", line)
+            line = re.sub(r"(throughput \(token/s\): )\d+", lambda found: f"{found[1]}{noise.randrange(1, 900)}", line)
+            lines += [line] * noise.randrange(1, 4)
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("seed", range(2))
+def test_every_real_log_made_anew_at_another_load_has_not_drifted(seed: int, logs: dict[str, Observation], tmp_path: Path):
+    noise = random.Random(seed)
+    noisy = []
+    for name, log in logs.items():
+        text = (SHARED / "real-logs" / name / "server.log").read_text(encoding="utf-8")
+        (tmp_path / "server.log").write_text(rerun(text, noise), encoding="utf-8")
+        outcome = check(observe(str(tmp_path / "server.log")), log.snapshot)
+        noisy += [(name, drift.code, drift.message) for drift in outcome.drifts]
+    assert not noisy
 
 
 @pytest.mark.shared

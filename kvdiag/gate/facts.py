@@ -7,7 +7,7 @@ from typing import Any
 
 from kvdiag.checks import Finding
 from kvdiag.gate.arguments import from_shared_memory
-from kvdiag.gate.budget import budget_of
+from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.model import Drift, Snapshot
 from kvdiag.gate.words import change_of, only_in_one_release, releases_differ, shown
 
@@ -60,9 +60,9 @@ def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         if only_in_one_release(name, before, after):
             one_sided.append(name)
             continue
-        level, reason = _argument(name, before, after)
+        level, reason, noise = _argument(name, before, after)
         said = change_of(name, old, new) if not (isinstance(old, dict) and isinstance(new, dict)) else _leaves(name, old, new)
-        yield Drift("KD121", level, name, said, reason, shown(old), shown(new), (), None, *lines)
+        yield Drift("KD121", level, name, said, reason, shown(old), shown(new), (), None, *lines, noise=noise)
     if one_sided:
         said = f"{len(one_sided)} arguments that only one of the two releases has: {', '.join(one_sided)}"
         yield Drift("KD122", "note", "arguments", said, follows="KD123", baseline_lines=lines[0], lines=lines[1])
@@ -77,14 +77,21 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _argument(name: str, before: Snapshot, after: Snapshot) -> tuple[str, str]:
-    """Level and reason of a changed argument."""
+def _argument(name: str, before: Snapshot, after: Snapshot) -> tuple[str, str, bool]:
+    """Level and reason of a changed argument, and whether it is noise."""
     a, b = budget_of(before), budget_of(after)
     shared = before.on_shared_memory and after.on_shared_memory
     if shared and name in from_shared_memory() and a is not None and b is not None and a.is_capped and b.is_capped:
-        return "warning", _DERIVED
+        return "warning", _DERIVED, name == "mem_fraction_static" and _follows_memory(a, b)
     differ = releases_differ(before, after)
-    return "error", "the release changed too, and its default may be another" if differ else ""
+    return "error", "the release changed too, and its default may be another" if differ else "", False
+
+
+def _follows_memory(a: Budget, b: Budget) -> bool:
+    """Whether the fraction moved the way free memory did, as the one that SGLang derives from it does."""
+    if a.fraction is None or b.fraction is None or a.total is None or b.total is None:
+        return False
+    return b.total.low > a.total.high if b.fraction > a.fraction else b.total.high < a.total.low
 
 
 def _leaves(name: str, old: Any, new: Any) -> str:

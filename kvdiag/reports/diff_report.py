@@ -171,7 +171,7 @@ def _alike(a: Stated, b: Stated) -> bool:
 def _differences(difference: Difference, paint: Paint) -> Iterator[str]:
     if not difference.drifts:
         yield "No difference beyond noise."
-    yield from drift_lines(difference.drifts, paint)
+    yield from drift_lines(difference.drifts, paint, ("A line", "B line"))
     if difference.noise:
         names = ", ".join(dict.fromkeys(drift.name for drift in difference.noise))
         yield from paint.wrap(f"within noise: {safe(names)}", dim=True)
