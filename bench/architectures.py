@@ -32,7 +32,11 @@ and every check that needs no size is still made.
 |---|---|
 | a model that keeps state in some layers and whose layout no reader knows | SGLang would set memory aside for it |
 | a release older than its class | SGLang of that release does not know the class |
-| FP4 caches of 0.5.21 and newer, but for `fp4_mx_block16` | their scale layouts depend on the attention backends |
+| an NVFP4 cache of 0.5.21 and newer on a GPU that is not known | the layout of its scales depends on the GPU |
+| `--enable-hisparse`, `--enable-unified-memory`, `--enable-kv-cache-sharding` | no rule follows what they do to the pools |
+| `--enable-linear-replayssm-spec` with gated delta net or KDA | a ring of records replaces the drafts' states |
+| `--enable-dsa-cache-layer-split` with a sparse index | no rule |
+| `--enable-encoder-swa-bounded-replay`, `--dsv4-attn-backend trtllm` with DeepSeek-V4 | no rule |
 | DeepSeek-V4.1 | its window replay and low-ratio pools have no rule |
 """
 

@@ -119,8 +119,19 @@ def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
         name=name, total_memory=free, major=capability[0], minor=capability[1], multi_processor_count=132, is_integrated=False
     )
     torch.version.cuda = "13.0"
+    for factory in ("ones", "zeros", "empty", "full", "tensor", "arange"):
+        setattr(torch, factory, _on_cpu(getattr(torch, factory)))
     for owner, method in ((torch.library.Library, "impl"), (torch.library, "register_fake")):
         setattr(owner, method, _without_kernels(getattr(owner, method)))
+
+
+def _on_cpu(make: Callable[..., Any]) -> Callable[..., Any]:
+    """`make`, on the CPU where a GPU was asked for."""
+
+    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        return make(*args, device="cpu" if str(device).startswith("cuda") else device, **kwargs)
+
+    return made
 
 
 def _without_kernels(register: Callable[..., Any]) -> Callable[..., Any]:

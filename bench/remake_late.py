@@ -28,6 +28,7 @@ class Server:
         """The pools of one stage; `least` is what the stages agree on, None for the stage's own answer."""
         from sglang.srt.model_executor import pool_configurator
 
+        _publish(self.args)  # anew: a sizing leaves its state slots behind as if they had been asked for
         configurator = self._configurator(model)
         cells: list[Any] = []
         make = pool_configurator.create_memory_pool_configurator

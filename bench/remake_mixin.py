@@ -40,6 +40,7 @@ class Server:
 
     def size(self, model: Any, least: int | None) -> dict[str, Any]:
         """The pools of one stage; `least` is what the stages agree on, None for the stage's own answer."""
+        self.args.max_mamba_cache_size = self.job["args"].get("max_mamba_cache_size")
         runner = self._runner(model)
         cells: list[Any] = []
         requests = None

@@ -12,8 +12,7 @@ from kvdiag.errors import ExitCode, InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag size``: the model, the release, the memory, the GPU, and SGLang's server arguments."""
-    from kvdiag.frozen import types_of
-    from kvdiag.sizing.arguments import ALIASES, ServerArguments
+    from kvdiag.cli.server_arguments import add_server_arguments
 
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
@@ -26,23 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
-    group = parser.add_argument_group("server arguments", "spelled as SGLang spells them")
-    for field, written in types_of(ServerArguments).items():
-        names = [field, *(other for other, own in ALIASES.items() if own == field)]
-        kind = written.partition(" ")[0]
-        for name in names:
-            flag, dest = "--" + name.replace("_", "-"), f"server_{name}"
-            if kind == "bool":
-                group.add_argument(flag, dest=dest, action="store_true", default=None)
-            else:
-                group.add_argument(flag, dest=dest, type=_READERS[kind], metavar=kind.upper())
-
-
-_READERS: dict[str, Any] = {"int": int, "float": float, "str": str}
+    add_server_arguments(parser.add_argument_group("server arguments", "spelled as SGLang spells them"), repeat=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the sizing as text or JSON."""
+    from kvdiag.cli.server_arguments import given_arguments
     from kvdiag.models.find import find_config
     from kvdiag.sizing.request import requested_device, requested_size
 
@@ -51,11 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("no model: give --config PATH or --model NAME")
     if (arguments.avail is None) != (arguments.total is None):
         raise InputError("--avail and --total belong together: free memory after and before loading, in GiB")
-    given = {
-        name.removeprefix("server_"): value
-        for name, value in vars(arguments).items()
-        if name.startswith("server_") and value is not None
-    }
+    given = given_arguments(arguments)
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
     sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)

@@ -27,6 +27,7 @@ ALIASES = {
     "nsa_decode_backend": "dsa_decode_backend", "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
     "mamba_radix_cache_strategy": "mamba_scheduler_strategy", "cuda_graph_max_bs_prefill": "piecewise_cuda_graph_max_tokens",
     "disable_decode_cuda_graph": "disable_cuda_graph", "disable_prefill_cuda_graph": "disable_piecewise_cuda_graph",
+    "enable_gdn_replayssm_spec": "enable_linear_replayssm_spec",
 }  # fmt: skip
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kv_cache_dtype": (
@@ -99,7 +100,19 @@ class ServerArguments:
     speculative_num_draft_tokens: int | None = None
     speculative_draft_model_path: str | None = None
     mm_feature_transport: str | None = None
+    mm_preprocess_cache_size_mb: int | None = None
+    nnodes: int = 1
     quantization: str | None = None
+    enable_hisparse: bool = False
+    enable_unified_memory: bool = False
+    enable_kv_cache_sharding: bool = False
+    enable_dsa_cache_layer_split: bool = False
+    enable_encoder_swa_bounded_replay: bool = False
+    enable_linear_replayssm_spec: bool = False
+    dsv4_attn_backend: str | None = None
+    qsa_indexer_dtype: str = "auto"
+    speculative_draft_kv_cache_dtype: str | None = None
+    prefill_kv_cache_dequant_dtype: str = "auto"
     device: str = "cuda"
 
     @classmethod

@@ -47,10 +47,17 @@ def _mha_fp4(cell: int, heads: int, dim: int, layers: int, dtype: KvDtype, relea
 
 
 def _fp4_recipe(heads: int, dim: int, layers: int, dtype: KvDtype) -> int:
-    """``compute_cell_size`` of the FP4 quantisation methods (0.5.21 and newer)."""
+    """``compute_cell_size`` of the FP4 quantisation methods (0.5.21 and newer): packed values, their scales, a workspace."""
+    packed = heads * (dim // 2) * layers * 2
     if dtype.name == "fp4_mx_block16":
-        return heads * (dim // 2) * layers * 2 + heads * dim // SCALE_BLOCK * layers * 2
-    raise CannotSizeError(f"cannot size KV dtype {dtype.name!r}: its scale layouts depend on the attention backends in use")
+        return packed + heads * dim // SCALE_BLOCK * layers * 2
+    if dtype.name != "nvfp4" or not dtype.scale_layouts:
+        raise CannotSizeError(
+            f"cannot size KV dtype {dtype.name!r}: the layout of its scales depends on the GPU; give --gpu NAME or "
+            "--compute-capability X.Y"
+        )
+    scales = dtype.scale_layouts * heads * (dim // SCALE_BLOCK) * layers * 2
+    return packed + scales + (heads * dim * 2 if dtype.workspace else 0)
 
 
 def mla_cell(geometry: Geometry, layers: int, dtype: KvDtype, width: int) -> int:
@@ -110,6 +117,6 @@ def minimax_cell(sparse: SparseLayers, stage: range, heads: int, head_dim: int, 
     return main + ((len(local) - keys_only) * 2 + keys_only) * sparse.index_dim * index_size
 
 
-def compressed_keys_cell(keys: CompressedKeys, layers: int) -> int:
-    """QSA's compressed keys in bfloat16 (0.5.20 and newer, ``QSATokenToKVPool.qsa_bytes_per_token``)."""
-    return keys.kv_heads * keys.head_dim * 2 // keys.ratio * layers
+def compressed_keys_cell(keys: CompressedKeys, layers: int, element: int) -> int:
+    """QSA's compressed keys, bfloat16 or fp8 (0.5.20 and newer, ``QSATokenToKVPool.qsa_bytes_per_token``)."""
+    return keys.kv_heads * keys.head_dim * element // keys.ratio * layers

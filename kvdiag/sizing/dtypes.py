@@ -28,10 +28,16 @@ _AUTO_FP8_SINCE = "0.5.3rc0"
 
 @frozen
 class KvDtype:
-    """A resolved KV dtype; `size` is what torch reports for one element (1 for two packed FP4 values)."""
+    """A resolved KV dtype; `size` is what torch reports for one element (1 for two packed FP4 values).
+
+    `scale_layouts` is how many copies of NVFP4's scales the attention backends need (0 where not known), `workspace` whether
+    one layer is dequantised for prefill; both matter from 0.5.21.
+    """
 
     name: str
     size: int
+    scale_layouts: int = 1
+    workspace: bool = False
 
     @property
     def is_fp4(self) -> bool:
@@ -55,7 +61,23 @@ def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, d
         name = _auto(geometry, arguments, release, device)
     if name not in ELEMENT_BYTES:
         raise CannotSizeError(f"cannot size KV dtype {arguments.kv_cache_dtype!r}: no rule for its elements and scales")
+    if name == "nvfp4" and since(release, "0.5.21"):
+        return _nvfp4(arguments, device)
     return KvDtype(name, ELEMENT_BYTES[name])
+
+
+def _nvfp4(arguments: ServerArguments, device: Device) -> KvDtype:
+    """NVFP4 and its scales (``handle_nvfp4_prefill_kv_dequant_dtype``): native where prefill reads FP4, which Blackwell's does.
+
+    SM100 keeps the scales as its kernels want them, others row by row; prefill in FP8 needs rows and a workspace as well.
+    """
+    capability, asked = device.compute_capability, arguments.prefill_kv_cache_dequant_dtype
+    if capability is None:
+        return KvDtype("nvfp4", 1, 0)
+    backend = arguments.prefill_attention_backend or arguments.attention_backend
+    chosen = backend == "trtllm_mha" or (backend is None and device.is_blackwell)
+    native = chosen if asked == "auto" else asked == "nvfp4"
+    return KvDtype("nvfp4", 1, int(not native or not device.is_blackwell) + int(device.is_blackwell), not native)
 
 
 def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> str:

@@ -8,6 +8,10 @@ from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.history import DSA, MINIMAX_SPARSE, listed, since
 
+_GATED_DELTA = (
+    "Qwen3NextForCausalLM", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForConditionalGeneration",
+    "InternS2PreviewForConditionalGeneration", "InternS2MobiusForConditionalGeneration",
+)  # fmt: skip
 _LATENT = {"trtllm_mla", "tokenspeed_mla"}
 _FIXED = {"flashmla": 64, "cutlass_mla": 128, "ascend": 128}
 _DEEPSEEK = (
@@ -16,12 +20,15 @@ _DEEPSEEK = (
 )  # fmt: skip
 
 
-def page_size(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int:
+def page_size(
+    geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool, leaf_states: bool
+) -> int:
     """``page_size`` after ``ServerArgs.__post_init__`` (0.4.4 and newer; 1 before).
 
-    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index 64 (1 on AMD); MiniMax-M3 128 by default.
+    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index 64 (1 on AMD); MiniMax-M3 128 by
+    default. `leaf_states` says that a state model keeps states at the leaves of its radix tree only, which takes pages of 1.
     """
-    asked = arguments.page_size
+    asked, named = arguments.page_size, arguments.attention_backend
     if not since(release, "0.4.4"):
         return 1
     if geometry.compressed:
@@ -30,25 +37,30 @@ def page_size(geometry: Geometry, arguments: ServerArguments, release: Release, 
         return 1 if device.is_amd else 64
     if listed(MINIMAX_SPARSE, geometry.architecture, release):
         return asked or 128
-    return _by_backend(geometry, arguments, release, device, is_mla=is_mla) or asked or 1
+    if geometry.architecture in _GATED_DELTA and device.is_blackwell and named is None and since(release, "0.5.11"):
+        return 64 if _takes_trtllm(arguments) and not leaf_states else 1
+    return _by_backend(geometry, arguments, release, device, is_mla=is_mla)
 
 
-def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int | None:
-    """The page an attention backend insists on, None where it takes the one asked for (``_handle_page_size`` and its like)."""
-    asked, prefill = arguments.page_size, arguments.prefill_attention_backend
+def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int:
+    """The page after each attention backend in use has had its say, in SGLang's order (``_handle_page_size`` and its like)."""
+    page, prefill = arguments.page_size or 1, arguments.prefill_attention_backend
     main = {arguments.attention_backend, arguments.decode_attention_backend}
     main.add(_default_backend(geometry, arguments, release, device, is_mla=is_mla))
+    if arguments.kv_cache_dtype == "nvfp4" and since(release, "0.5.21"):
+        main.add("trtllm_mha")
+    every = {*main, prefill}
     for backend, size in _FIXED.items():
         if backend in main:
-            return size
-    if main & _LATENT or "cutedsl_mla" in {*main, prefill}:
-        return None if asked in (32, 64) else 64
-    if "trtllm_mha" in {*main, prefill}:
-        taken = (16, 32, 64, 128) if since(release, "0.5.17") else (16, 32, 64)
-        return None if asked in taken else 64
-    if "hpc_ops" in {*main, prefill}:
-        return 64
-    return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else None
+            page = size
+    if (main & _LATENT or "cutedsl_mla" in every) and page not in (32, 64):
+        page = 64
+    taken = (16, 32, 64, 128) if since(release, "0.5.17") else (16, 32, 64)
+    if "trtllm_mha" in every and page not in taken:
+        page = 64
+    if "hpc_ops" in every:
+        page = 64
+    return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else page
 
 
 def _insists_fa4(main: set[str | None], arguments: ServerArguments, release: Release, device: Device) -> bool:
@@ -64,17 +76,26 @@ def _insists_fa4(main: set[str | None], arguments: ServerArguments, release: Rel
 def _default_backend(
     geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool
 ) -> str | None:
-    """The backend of Blackwell cards where none is named (``_handle_attention_backend_compatibility``); others page by 1."""
-    named = (arguments.attention_backend, arguments.prefill_attention_backend, arguments.decode_attention_backend)
-    if not device.is_blackwell or any(named):
+    """The backend of Blackwell cards where none is named (``_handle_attention_backend_compatibility``); others page by 1.
+
+    One named for a phase leaves the other phase to the default; some models choose only where none is named at all.
+    """
+    phases = (arguments.prefill_attention_backend, arguments.decode_attention_backend)
+    if not device.is_blackwell or arguments.attention_backend or (phases[0] and phases[0] == phases[1]):
         return None
     if is_mla:
-        known = geometry.architecture in _DEEPSEEK and since(release, "0.5.3")
+        known = geometry.architecture in _DEEPSEEK and since(release, "0.5.3") and not any(phases)
         return "trtllm_mla" if known else None
     if geometry.state is not None:
-        return None
+        late = geometry.architecture == "NemotronHForCausalLM" and since(release, "0.5.22") and not any(phases)
+        return "trtllm_mha" if late and (arguments.speculative_eagle_topk or 1) == 1 else None
     if geometry.architecture == "GptOssForCausalLM":
         return "trtllm_mha" if since(release, "0.5.1") else None
-    if arguments.speculative_algorithm is not None and (arguments.speculative_eagle_topk or 0) > 1:
+    if not _takes_trtllm(arguments) or not since(release, "0.5.7"):
         return None
-    return "trtllm_mha" if since(release, "0.5.7") else None
+    return "fa4" if geometry.head_dim != geometry.v_head_dim and since(release, "0.5.17") else "trtllm_mha"
+
+
+def _takes_trtllm(arguments: ServerArguments) -> bool:
+    """Whether drafts allow it: none, or a chain of them that the arguments state."""
+    return arguments.speculative_algorithm is None or arguments.speculative_eagle_topk == 1

@@ -109,13 +109,26 @@ def _plain_cell(settings: Settings, stage: range, layers: range | tuple[int, ...
                 return charged_dsa_cell(cell + index, index, count, draft_index, drafts, scale)
             cell += index
     elif settings.pools == "minimax" and geometry.sparse is not None:
-        index_size = 4 if model_dtype(geometry, settings.arguments) == "float32" else 2
-        cell = cells.minimax_cell(geometry.sparse, stage, heads, geometry.head_dim, dtype, index_size)
+        cell = cells.minimax_cell(geometry.sparse, stage, heads, geometry.head_dim, dtype, _minimax_index_size(settings))
     else:
         cell = cells.mha_cell(heads, geometry, count, dtype, release)
     if geometry.compressed_keys is not None and since(release, "0.5.20"):
-        cell += cells.compressed_keys_cell(geometry.compressed_keys, count)
+        element = 1 if settings.arguments.qsa_indexer_dtype == "fp8_e4m3" else 2
+        cell += cells.compressed_keys_cell(geometry.compressed_keys, count, element)
     return charged_cell(cell, count, settings.spec, release, dcp)
+
+
+def _minimax_index_size(settings: Settings) -> int:
+    """Bytes of an index element (``get_minimax_sparse_index_dtype``): the model's dtype, from 0.5.21 fp8 with fp8 attention.
+
+    That is an fp8_e4m3 cache with trtllm_mha, which Blackwell cards choose for it.
+    """
+    arguments = settings.arguments
+    backends = {arguments.attention_backend, arguments.prefill_attention_backend, arguments.decode_attention_backend}
+    trtllm = arguments.attention_backend == "trtllm_mha" or backends == {None}
+    if settings.dtype.name == "fp8_e4m3" and settings.blackwell and trtllm and since(settings.release, "0.5.21"):
+        return 1
+    return 4 if model_dtype(settings.geometry, arguments) == "float32" else 2
 
 
 def _raw_rows(settings: Settings) -> bool:
@@ -203,6 +216,7 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
         release, radix=settings.radix, extra_buffer=settings.extra_buffer, lazy=settings.lazy, overlap=settings.overlap,
         speculative=spec is not None,
     )  # fmt: skip
+    skips = since(release, "0.5.22") and arguments.disaggregation_mode == "prefill" and arguments.device != "npu"
     gdn = shape.family == "mamba2" and settings.geometry.model_type.startswith(("qwen3", "jet", "intern"))
     return StateDemand(
         whole,
@@ -212,7 +226,7 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
         arguments.max_mamba_cache_size,
         settings.requests,
         settings.attention_dp,
-        spec.num_draft_tokens if spec is not None else 0,
+        spec.num_draft_tokens if spec is not None and not skips else 0,
         settings.radix,
         gdn,
     )

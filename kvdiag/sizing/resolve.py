@@ -10,7 +10,7 @@ from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import KvDtype, kv_dtype
 from kvdiag.sizing.fraction import default_fraction
-from kvdiag.sizing.graphs import Resolution, chunked_prefill
+from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
     DSA,
     HYBRID_SWA,
@@ -24,6 +24,7 @@ from kvdiag.sizing.history import (
 from kvdiag.sizing.pages import page_size
 from kvdiag.sizing.speculative import Speculation, speculation
 from kvdiag.sizing.swa import DEFAULT_RATIO
+from kvdiag.sizing.unruled import refuse_unruled
 
 _LATENT_ONLY_WITH_RANK = ("PixtralForConditionalGeneration", "BailingMoeForCausalLMNextN")
 _OWN_WINDOW_METHOD = (
@@ -37,6 +38,7 @@ _TEXT_ONLY_BY_DEFAULT = {
     "Step3VLForConditionalGeneration": "0.4.10", "InklingForConditionalGeneration": "0.5.16",
 }  # fmt: skip
 MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
+MANY_REQUESTS = 400
 
 
 @frozen
@@ -79,6 +81,7 @@ def resolve(
     """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype."""
     is_mla = uses_latent(geometry, arguments, release)
     _refuse(geometry, release, is_mla)
+    refuse_unruled(geometry, arguments)
     spec = speculation(geometry, arguments, release, draft)
     requests = _requests(geometry, arguments, release, spec)
     multimodal = is_multimodal(geometry, arguments, release)
@@ -89,7 +92,9 @@ def resolve(
     windows = _windows(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
     radix, extra, overlap = _radix(geometry, arguments, release, spec)
-    page = page_size(geometry, arguments, release, device, is_mla=is_mla)
+    asks_extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
+    leaf_states = radix and not asks_extra and spec is None
+    page = page_size(geometry, arguments, release, device, is_mla=is_mla, leaf_states=leaf_states)
     if state is not None and radix and not extra and since(release, "0.5.11") and not since(release, "0.5.14"):
         page = 1
     return Settings(
@@ -260,16 +265,20 @@ def _keeps_overlap(arguments: ServerArguments, release: Release, spec: Speculati
 def _multimodal_reserve(case: Resolution) -> float:
     """GiB kept back for caches made after the pool (``mm_runtime_reservation_gb``, 0.5.18 and newer).
 
-    Qwen3-VL on Hopper cards of 60 GiB and more (0.5.22 and newer) keeps no embedding cache and a CUDA transport instead.
+    Qwen3-VL on large Hopper cards (0.5.22 and newer) keeps no embedding cache and, on one node, a CUDA transport instead,
+    which is larger where 400 requests and more may run.
     """
     if not case.is_multimodal or not since(case.release, "0.5.18"):
         return 0.0
-    reserved, transport = MM_CACHE_MIB, case.arguments.mm_feature_transport
-    device = case.device
-    qwen = case.geometry.architecture in ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
-    if qwen and since(case.release, "0.5.22") and device.is_hopper and (device.memory_mib or 0) >= 60 * 1024:
+    arguments = case.arguments
+    reserved, transport, pool = MM_CACHE_MIB, arguments.mm_feature_transport, MM_TRANSPORT_MIB
+    if profiled_hopper(case):
         reserved = 0
-        transport = transport or "cuda_ipc"
+        retains = (arguments.mm_preprocess_cache_size_mb or 0) > 0
+        if transport is None and arguments.nnodes == 1 and not retains:
+            transport = "cuda_ipc"
+        if transport == "cuda_ipc" and (arguments.max_running_requests or 0) >= MANY_REQUESTS and not retains:
+            pool = 3 * MM_TRANSPORT_MIB
     if transport in ("cuda_ipc", "cuda_vmm"):
-        reserved += MM_TRANSPORT_MIB
+        reserved += pool
     return reserved / 1024

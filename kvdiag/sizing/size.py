@@ -20,7 +20,11 @@ from kvdiag.sizing.speculative import grown_tokens
 from kvdiag.sizing.state import split_state
 
 KEPT_PLANS = 2048
-NO_BUDGET = "mem_fraction_static is not given and its default depends on the GPU: give one of them"
+NO_MEMORY = (
+    "the free memory is not given: give --avail GIB (free after loading) and --total GIB (free before it), as the log prints "
+    "them; only bytes a token follow without"
+)
+NO_BUDGET = "--mem-fraction-static is not given and its default depends on the GPU: give it, or --gpu NAME"
 
 
 @frozen
@@ -98,8 +102,7 @@ def size(
     plan = _plan(geometry, arguments, release, device, draft)
     settings = plan.settings
     if memory is None or settings.fraction is None:
-        missing = (NO_BUDGET,) if memory is not None else ()
-        return _sizing(plan, None, None, missing)
+        return _sizing(plan, None, None, (NO_MEMORY if memory is None else NO_BUDGET,))
     slack = memory.total * (1 - settings.fraction)
     rest = memory.available - slack - settings.reserved_gib
     return _sizing(plan, rest, _pools(plan, rest), ())
