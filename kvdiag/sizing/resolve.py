@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvdiag.errors import CannotSizeError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, StateShape, Windows
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -26,7 +26,6 @@ from kvdiag.sizing.speculative import Speculation, speculation
 from kvdiag.sizing.swa import DEFAULT_RATIO
 from kvdiag.sizing.unruled import refuse_unruled
 
-_LATENT_ONLY_WITH_RANK = ("PixtralForConditionalGeneration", "BailingMoeForCausalLMNextN")
 _OWN_WINDOW_METHOD = (
     "Gemma2ForCausalLM",
     "Gemma3ForCausalLM",
@@ -80,6 +79,7 @@ def resolve(
 ) -> Settings:
     """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype."""
     is_mla = uses_latent(geometry, arguments, release)
+    geometry = _unfolded(geometry, release, is_mla)
     _refuse(geometry, release, is_mla)
     refuse_unruled(geometry, arguments)
     spec = speculation(geometry, arguments, release, draft)
@@ -126,13 +126,18 @@ def resolve(
 
 
 def uses_latent(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
-    """Whether `release` sizes the model as MLA: its list of classes, --enable-mla (0.3.0, 0.3.1), --disable-mla (to 0.4.x)."""
-    name = geometry.architecture
-    if not geometry.kv_lora_rank or arguments.disable_mla:
+    """Whether `release` sizes the model as MLA: its list of classes, --enable-mla up to 0.3.1.post1, --disable-mla to 0.4.x."""
+    if not geometry.kv_lora_rank or not listed(MLA, geometry.architecture, release):
         return False
-    if name in _LATENT_ONLY_WITH_RANK or listed(MLA, name, release):
-        return listed(MLA, name, release)
-    return name == "DeepseekV2ForCausalLM" and arguments.enable_mla
+    return not arguments.disable_mla if since(release, "0.3.1.post2") else arguments.enable_mla
+
+
+def _unfolded(geometry: Geometry, release: Release, is_mla: bool) -> Geometry:
+    """A class known as latent but not sized so has the width of head that its own kernels use."""
+    if is_mla or not geometry.kv_lora_rank or not listed(MLA, geometry.architecture, release):
+        return geometry
+    width = 128 if geometry.architecture == "MiniCPM3ForCausalLM" else 256
+    return replace(geometry, head_dim=width, v_head_dim=width)
 
 
 def attention_tp(arguments: ServerArguments, release: Release) -> int:
