@@ -21,7 +21,10 @@ SHARED_MEMORY = (
     "the printed avail mem and the one sizing used are two readings of memory that other processes share; "
     "they differ by more than the printed digits"
 )
-NO_CONFIG = "the model's config is not known; give --config PATH or --model NAME"
+NO_CONFIG = (
+    "the model's config is not known (a config.json beside the log is not taken unasked: it may be another model's); "
+    "give --config PATH or --model NAME"
+)
 
 
 @frozen

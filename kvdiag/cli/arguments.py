@@ -10,7 +10,7 @@ from kvdiag.errors import InputError
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the model's config and the release come from, as for ``explain``."""
-    parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
+    parser.add_argument("--config", metavar="PATH", help="model folder or config.json; one beside the log is not taken unasked")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
 

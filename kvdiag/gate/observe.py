@@ -35,7 +35,7 @@ def observe(path: str, *, config: str | None = None, model: str | None = None, r
     shapes = Shapes()
     diagnosis = explain([path], config=config, model=model, release=release, tap=shapes.add)
     if not diagnosis.starts:
-        raise NotSglangError(f"{path}: no start of an SGLang server in it")
+        raise NotSglangError(f"{path}: no start of an SGLang server in it; give the log from the server's first line on")
     item = _last(diagnosis.starts)
     begin = _first_line(item.start) if len(diagnosis.starts) > 1 else 0
     return Observation(path, snapshot_of(item, shapes, begin), diagnosis, item)

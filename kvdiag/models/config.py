@@ -58,7 +58,7 @@ class ModelConfig:
         """As `integer`, but ConfigError names the keys that are missing."""
         value = self.integer(*names)
         if value is None:
-            raise ConfigError(f"{self.place}: the config has no {' or '.join(names)}")
+            raise ConfigError(f"{self.place}: the config has no {' or '.join(names)}; is it the config.json of the model itself?")
         return value
 
 

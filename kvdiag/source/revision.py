@@ -163,14 +163,14 @@ def _commit(repo: Repo, revision: str, name: str) -> Commit:
     from gitdb.exc import ODBError
 
     if not revision.isprintable() or revision.startswith("-") or not revision:
-        raise InputError(f"{name}: {revision!r} is not a revision")
+        raise InputError(f"{name}: {revision!r} is not a revision; give a tag, branch or commit")
     for spelled in (revision, f"v{revision}"):
         try:
             return repo.commit(spelled)
         except (GitError, ODBError, ValueError, KeyError, IndexError, OSError, AttributeError, AssertionError, TypeError):
             continue
     tags = sorted((tag.name for tag in repo.tags), reverse=True)[:8]
-    told = f"; tags here: {', '.join(tags)}" if tags else ""
+    told = f"; tags here: {', '.join(tags)}" if tags else "; it has no tags: give a branch or commit, or fetch the tags"
     raise InputError(f"{name}: no revision {revision!r} in this repository{told}")
 
 
