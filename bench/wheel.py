@@ -48,7 +48,9 @@ def passes(python: str, wheel: Path, copy: Path, folder: Path, given: argparse.N
     subprocess.run([*pip, f"{wheel}[{extra}]" if extra else wheel, *packages], check=True)
     environment = {**os.environ, "PYTHONSAFEPATH": "", "XDG_CACHE_HOME": str(folder / "cache")}
     command = [venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *given.tests]
-    where = subprocess.run([venv / "bin" / "python", "-c", "import kvdiag; print(kvdiag.__file__)"], cwd=copy, capture_output=True, text=True)
+    where = subprocess.run(
+        [venv / "bin" / "python", "-c", "import kvdiag; print(kvdiag.__file__)"], cwd=copy, capture_output=True, text=True
+    )
     assert str(venv) in where.stdout, f"not the wheel: {where.stdout}"
     print(f"{python}: {subprocess.run([python, '--version'], capture_output=True, text=True).stdout.strip()}", flush=True)
     return subprocess.run(command, cwd=copy, env=environment).returncode == 0

@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
     parser.add_argument("--metrics", metavar="FILE", help="the server's /metrics as Prometheus text")
     parser.add_argument("--gpu", metavar="FILE", help="output of nvidia-smi or rocm-smi")
+    detail = parser.add_mutually_exclusive_group()
+    detail.add_argument("-q", "--quiet", action="store_true", help="text: only findings and what limits")
+    detail.add_argument("-v", "--verbose", action="store_true", help="text: the chain of every number on every rank, all lines")
     add_report_arguments(parser)
 
 
@@ -88,6 +91,7 @@ def _rendered(diagnosis: Diagnosis, arguments: argparse.Namespace) -> str:
         from kvdiag.reports.html_report import render as render_html
 
         return render_html(Postmortem(diagnosis, [None] * len(diagnosis.starts)))
-    from kvdiag.reports.text_report import render
+    from kvdiag.reports.text_report import Detail, render
 
-    return render(diagnosis, **terminal(arguments.output))
+    detail = Detail.QUIET if arguments.quiet else Detail.VERBOSE if arguments.verbose else Detail.USUAL
+    return render(diagnosis, **terminal(arguments.output), detail=detail)

@@ -35,12 +35,16 @@ def expand(patterns: list[str]) -> list[str]:
 
 
 def terminal(output: str | None) -> Terminal:
-    """Width and colour for text that goes to `output` (None is standard output); NO_COLOR is obeyed."""
+    """Width and colour for text that goes to `output` (None is standard output); NO_COLOR and TERM=dumb are obeyed."""
     is_terminal = output is None and sys.stdout.isatty()
     columns = int(os.environ.get("COLUMNS", "0") or 0) if os.environ.get("COLUMNS", "").isdigit() else 0
     if not columns:
         columns = os.get_terminal_size().columns if is_terminal else 100
-    return {"width": max(40, min(columns, 120)), "colour": is_terminal and not os.environ.get("NO_COLOR")}
+    return {"width": max(40, min(columns, 120)), "colour": is_terminal and _takes_colour()}
+
+
+def _takes_colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def masked(text: str, wanted: bool) -> str:

@@ -23,6 +23,8 @@ _MARKS = {
 }
 _ORDER = tuple(_MARKS)
 _BAR = 24
+_ROOM = 62
+"""Columns that a row of the waterfall takes beside its bar."""
 
 
 def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
@@ -43,7 +45,7 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     if ledger.context is not None:
         yield f"    process groups (before that) {memory(ledger.context.interval)}"
     for part in parts:
-        yield _row(part, before, total)
+        yield _row(part, before, total, max(0, min(_BAR, paint.width - _ROOM)))
         before = before - part.interval if part.part not in ("unexplained", "headroom") else before
 
 
@@ -52,10 +54,10 @@ def _least_free(ledger: Ledger) -> Fraction:
     return (ledger.total if room is None else room).low
 
 
-def _row(part: Part, before: Interval, total: float) -> str:
+def _row(part: Part, before: Interval, total: float, bar: int) -> str:
     mark, name = _MARKS[part.part]
-    start = _cells(1 - _middle(before) / total, _BAR)
-    length = _cells(_middle(part.interval) / total, _BAR)
+    start = _cells(1 - _middle(before) / total, bar)
+    length = _cells(_middle(part.interval) / total, bar)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
     return f"  {mark} {name:<16} {memory(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from typing import SupportsFloat
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
@@ -22,15 +23,27 @@ MOST_STEPS = 4
 _COLOURS = {"agree": "green", "disagree": "red", "unknown": "yellow", "error": "red", "warning": "yellow", "note": "cyan"}
 
 
-def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False) -> str:
-    """The report as text of at most `width` columns; colour only repeats what the words say."""
+class Detail(Enum):
+    """How much the report tells: findings and limits; each number once; or every number of every rank with all its lines."""
+
+    QUIET = 0
+    USUAL = 1
+    VERBOSE = 2
+
+
+def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False, detail: Detail = Detail.USUAL) -> str:
+    """The report as text of at most `width` columns, but for the heads of numbers and findings, which stay whole to be searched.
+
+    Colour only repeats what the words say.
+    """
     paint = Paint(colour, width)
     lines: list[str] = []
     for index, item in enumerate(diagnosis.starts):
         if index:
             lines += ["", "-" * min(width, 60), ""]
-        lines += _start(item, paint, index, len(diagnosis.starts))
-    lines += ["", paint.dim(_footer(diagnosis))]
+        lines += _start(item, paint, index, len(diagnosis.starts), detail)
+    if detail is not Detail.QUIET:
+        lines += ["", *paint.wrap(_footer(diagnosis), dim=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -43,18 +56,15 @@ def at_a_glance(diagnosis: Diagnosis, *, width: int = 100) -> str:
     return "\n".join(["From the start-up part, while the rest is read:", *told, "", ""])
 
 
-def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterator[str]:
+def _start(item: StartDiagnosis, paint: Paint, index: int, count: int, detail: Detail) -> Iterator[str]:
     which = f" ({index + 1} of {count} starts)" if count > 1 else ""
     yield paint.bold(_headline(item.start) + which)
     yield from paint.wrap(_model_line(item))
     if item.start.release and item.start.release.contradiction:
         yield from paint.wrap(safe(f"Release: {item.start.release.contradiction}"))
-    yield from waterfall(item.memory, paint)
-    if item.checks:
-        yield ""
-        yield paint.bold("How the numbers follow from each other")
-        for check in _shown_once(item.checks):
-            yield from _check(check, paint)
+    if detail is not Detail.QUIET:
+        yield from waterfall(item.memory, paint)
+        yield from _chain(item.checks, paint, whole=detail is Detail.VERBOSE)
     yield from _findings(item, paint)
     if item.workload is not None:
         yield ""
@@ -63,6 +73,15 @@ def _start(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterat
     yield ""
     yield paint.bold("What limits")
     yield from paint.wrap(_limits(item), "  ")
+
+
+def _chain(checks: list[Check], paint: Paint, *, whole: bool) -> Iterator[str]:
+    """Every check with its formula; unless `whole`, ranks that say the same are shown once and long lists of lines cut."""
+    if checks:
+        yield ""
+        yield paint.bold("How the numbers follow from each other")
+    for check in checks if whole else _shown_once(checks):
+        yield from _check(check, paint, whole=whole)
 
 
 def _findings(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
@@ -112,17 +131,18 @@ def _shown_once(checks: list[Check]) -> Iterator[Check]:
             yield check
 
 
-def _check(check: Check, paint: Paint) -> Iterator[str]:
+def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     mark = f"{MARKS[check.verdict]:>4}"
     who = f" [{check.rank}]" if check.rank else ""
     said = f"log {show(check.observed)}" if check.observed else "not in the log"
     computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
-    where = f" (line {', '.join(map(str, check.lines[:4]))})" if check.lines else ""
+    where = f" (line {', '.join(map(str, check.lines if whole else check.lines[:4]))})" if check.lines else ""
     yield paint.colour(mark, _COLOURS[check.verdict]) + f"  {check.name}{who}: {said}{computed}{where}"
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
         yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
-    for step in [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]:
+    steps = check.code if whole else [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]
+    for step in steps:
         value = f"  = {step.value}" if step.value else ""
         yield paint.dim(safe(f"        {step.file}:{step.line}  {step.expression[:200]}{value}"))
 

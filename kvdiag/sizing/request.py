@@ -53,7 +53,7 @@ def requested_device(name: str | None, memory_mib: int | None = None, capability
 @lru_cache(maxsize=KEPT)
 def _device(name: str | None, memory_mib: int | None, capability: tuple[int, int] | None) -> Device:
     if memory_mib is not None and not 0 < memory_mib < 1 << 40:
-        raise ArgumentError(f"a GPU memory of {memory_mib} MiB: must be above zero and no larger than a GPU's; give it as nvidia-smi prints it")
+        raise ArgumentError(f"a GPU memory of {memory_mib} MiB: not a GPU's; give it as nvidia-smi prints it")
     if name is None:
         return Device(memory_mib, capability)
     known = gpu_named(name)

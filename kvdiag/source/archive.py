@@ -77,14 +77,14 @@ def open_archive(name: str) -> SourceTree:
             return _open_tar(name)
     except (OSError, zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError) as error:
         raise InputError(f"{name}: the archive cannot be read: {error}") from None
-    raise InputError(f"{name}: neither a folder nor a wheel (.whl, .zip) nor an sdist (.tar.gz); `pip download --no-deps sglang` gets a wheel")
+    raise InputError(f"{name}: neither a folder nor a wheel (.whl, .zip) nor an sdist (.tar.gz)")
 
 
 def _open_zip(name: str) -> SourceTree:
     archive = zipfile.ZipFile(name)
     package = _package_of(archive.namelist())
     if package is None:
-        raise InputError(f"{name}: this archive holds no sglang package (no .../sglang/srt/ in it); give a wheel or sdist of sglang")
+        raise InputError(f"{name}: this archive holds no sglang package (no .../sglang/srt/ in it); give sglang's own")
     return SourceTree(name, "wheel", package, ZipStore(archive, package))
 
 
@@ -119,6 +119,6 @@ def _open_tar(name: str) -> SourceTree:
                 (files if member.name.endswith(".py") else others)[os.path.normpath(member.name)] = content.read(LARGEST_FILE)
     package = _package_of(list(files))
     if package is None:
-        raise InputError(f"{name}: this archive holds no sglang package (no .../sglang/srt/ in it); give a wheel or sdist of sglang")
+        raise InputError(f"{name}: this archive holds no sglang package (no .../sglang/srt/ in it); give sglang's own")
     inside = {path.removeprefix(package + "/"): data for path, data in files.items() if path.startswith(package + "/")}
     return SourceTree(name, "sdist", package, MemoryStore(inside, skipped))

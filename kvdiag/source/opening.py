@@ -29,7 +29,7 @@ def open_tree(spec: str) -> SourceTree:
         return _folder(path)
     if stat.S_ISREG(mode):
         return open_archive(path)
-    raise InputError(f"{spec}: neither a folder nor an archive; give a checkout, the installed package's folder, a wheel or an sdist")
+    raise InputError(f"{spec}: neither a folder nor an archive; give a checkout, an installed package, a wheel or an sdist")
 
 
 def open_against(spec: str, other: str) -> SourceTree:
