@@ -31,7 +31,7 @@ def implied_checks(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number
             why = "max_mamba_cache_size (no line states the state slots, which share the budget)"
             yield Check("rest_memory", "unknown", capacity.rank, None, None, None, BUDGET, {}, (why,), (capacity.line,))
         return
-    if hull(found).high >= LARGEST_BUDGET:
+    if hull(found).high >= LARGEST_BUDGET or inputs.unseen("max_total_tokens"):
         yield _capped(inputs, capacity)
         return
     found = [Candidate(candidate.value + BELOW_A_BYTE, candidate.releases) for candidate in found]
@@ -55,7 +55,10 @@ def _near(arithmetic: Arithmetic, tokens: int) -> int:
 def _capped(inputs: CheckInputs, capacity: Number) -> Check:
     budget = budget_of(inputs, capacity.rank)
     rest, lines = (budget[0], budget[1].lines) if budget is not None else (None, ())
-    why = f"--max-total-tokens {inputs.arguments.max_total_tokens} lowered the capacity, so it does not tell the budget"
+    cap = inputs.arguments.max_total_tokens
+    why = f"--max-total-tokens {cap} lowered the capacity, so it does not tell the budget"
+    if cap is None:
+        why = "--max-total-tokens, which may cap the pool (the log has no whole server_args line)"
     terms = budget_terms(inputs, budget[1]) if budget is not None else {}
     return Check("rest_memory", "unknown", capacity.rank, None, None, rest, BUDGET, terms, (why,), once((*lines, capacity.line)))
 

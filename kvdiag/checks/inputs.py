@@ -114,6 +114,9 @@ def _arguments(start: Start) -> ServerArguments:
         number = start.first(name, role="target")
         if number is not None and isinstance(number.value, str) and not _same_family(getattr(arguments, name), number.value):
             found[name] = number.value
+    device = start.first("device")
+    if device is not None and "device" not in start.server_args:
+        found["device"] = device.value
     context = start.first("context_len")
     if context is not None and isinstance(context.value, int) and possible("context_length", context.value):
         found["context_length"] = context.value

@@ -75,7 +75,7 @@ def cost_of_token(facts: Facts) -> Interval | None:
 def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
     """The capacity under another --mem-fraction-static, from this log's own capacity and the memory before loading."""
     now, cost, total, tokens = facts.fraction, cost_of_token(facts), facts.total, facts.tokens
-    if now is None or cost is None or cost.low <= 0 or total is None or not tokens or _is_fixed(facts):
+    if now is None or cost is None or cost.low <= 0 or total is None or not tokens or is_fixed(facts):
         return None
     page = facts.inputs.arguments.page_size or 1
     taken = total * (fraction - Fraction(str(now)))
@@ -109,7 +109,7 @@ def keep(total: Interval) -> Fraction:
 def with_fp8(facts: Facts) -> Lever | None:
     """The capacity with an FP8 KV cache in the same budget; None where the cache is FP8 already or cannot be sized."""
     inputs, tokens = facts.inputs, facts.tokens
-    if inputs.geometry is None or not tokens or _is_fixed(facts) or not _is_proportional(facts):
+    if inputs.geometry is None or not tokens or is_fixed(facts) or not _is_proportional(facts):
         return None
     try:
         costs = [
@@ -137,6 +137,14 @@ def _is_proportional(facts: Facts) -> bool:
     return not (facts.start.find("max_mamba_cache_size") or facts.start.find("state_pool_bytes") or facts.events("dsv4_pool"))
 
 
-def _is_fixed(facts: Facts) -> bool:
-    """Whether something other than the budget decides the capacity."""
-    return facts.limits.binding == "max_total_tokens" or facts.inputs.on_shared_memory
+_BUDGET_CHECKS = ("bytes_per_token", "max_total_num_tokens", "rest_memory", "mem_fraction_static")
+
+
+def is_fixed(facts: Facts) -> bool:
+    """Whether something other than the budget decides the capacity, or may: a cap not shown, or a check that disagrees."""
+    return (
+        facts.limits.binding == "max_total_tokens"
+        or facts.inputs.on_shared_memory
+        or bool(facts.inputs.unseen("max_total_tokens"))
+        or any(check.verdict == "disagree" for check in facts.checks if check.name in _BUDGET_CHECKS)
+    )

@@ -27,11 +27,15 @@ EXTRA_COLUMNS = 4
 
 @frozen
 class Part:
-    """A share of one rank's memory; `part` is a word of the contract, `lines` where it stands in the log."""
+    """A share of one rank's memory; `part` is a word of the contract, `lines` where it stands in the log.
+
+    `reading` is which reading of free memory a ``headroom`` is: only the last of a start-up is what stays free.
+    """
 
     part: str
     interval: Interval
     lines: tuple[int, ...] = ()
+    reading: str = ""
 
 
 @frozen
@@ -80,7 +84,7 @@ def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
     known = [part for part in parts if part is not None]
     last = free_readings(start, rank)
     if last and last[-1].interval is not None and last[-1].name != "pre_model_load_memory":
-        known.append(Part("headroom", last[-1].interval, (last[-1].line,)))
+        known.append(Part("headroom", last[-1].interval, (last[-1].line,), last[-1].name))
     remainder = reading.total
     for part in known:
         remainder = remainder - part.interval
@@ -183,7 +187,9 @@ def _half(inputs: CheckInputs) -> int | None:
 
 
 def _default_rows(inputs: CheckInputs) -> Interval | None:
-    """Rows of the request table where nobody asked for a number of requests."""
+    """Rows of the request table where nobody asked for a number of requests, as far as a whole server_args line tells."""
+    if inputs.unseen("max_running_requests"):
+        return None
     half, context, releases = _half(inputs), context_length(inputs), inputs.candidates()
     if half is None or context is None or not releases:
         return None

@@ -21,6 +21,13 @@ _MARKS = {
     "unexplained": ("?", "unexplained"),
     "headroom": (".", "free at the end"),
 }
+_FREE = {
+    "available_gpu_memory": "free after loading",
+    "memory_after_pool": "free after the pools",
+    "memory_before_graphs": "free before graphs",
+}
+"""What the head-room is called where the log ends before the start-up does."""
+
 _ORDER = tuple(_MARKS)
 _BAR = 24
 _ROOM = 62
@@ -56,10 +63,11 @@ def _least_free(ledger: Ledger) -> Fraction:
 
 def _row(part: Part, before: Interval, total: float, bar: int) -> str:
     mark, name = _MARKS[part.part]
+    name = _FREE.get(part.reading, name)
     start = _cells(1 - _middle(before) / total, bar)
     length = _cells(_middle(part.interval) / total, bar)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
-    return f"  {mark} {name:<16} {memory(part.interval):>22}  {' ' * start}{mark * length}{where}".rstrip()
+    return f"  {mark} {name:<20} {memory(part.interval):>18}  {' ' * start}{mark * length}{where}".rstrip()
 
 
 def _cells(share: float, width: int) -> int:

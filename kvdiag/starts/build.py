@@ -166,6 +166,8 @@ class StartBuilder:
             value = record.values.get(name)
             if value is not None and value.number is not None and value.interval is not None:
                 self._state(number, value.interval, role, record, path, restated=family in RESTATED)
+        if "available_cpu_mem" in record.values:
+            self._text("device", "cpu", None, record, path)
 
     def _loaded(self, record: Record, progress: Progress, role: str | None, path: int) -> None:
         progress.weights_ended += 1

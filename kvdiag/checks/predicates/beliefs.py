@@ -8,7 +8,7 @@ from fractions import Fraction
 from kvdiag.checks.binding import bound_by
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.findings import Hit
-from kvdiag.checks.levers import Lever, most_fraction, with_fraction
+from kvdiag.checks.levers import Lever, is_fixed, most_fraction, with_fraction
 from kvdiag.quantity import GIB
 
 At = Mapping[str, float]
@@ -19,7 +19,7 @@ def fraction_of_the_rest(facts: Facts, at: At) -> Iterator[Hit]:
     fraction, available, total, pool = facts.fraction, facts.available, facts.total, facts.pool_bytes
     if fraction is None or available is None or total is None or pool is None or pool.interval is None or not facts.tokens:
         return
-    if facts.inputs.on_shared_memory or facts.limits.binding == "max_total_tokens":
+    if is_fixed(facts):
         return
     believed = available * Fraction(str(fraction))
     budget = available - total * (1 - Fraction(str(fraction)))
