@@ -137,9 +137,9 @@ def request_table(inputs: CheckInputs) -> Interval | None:
 
 
 def _has_room(inputs: CheckInputs, table: Interval) -> bool:
-    """Whether as much as the table went beside the pools, as far as the log tells."""
+    """Whether as much as the table went beside the pools; the log must tell where somebody may have asked for another number."""
     gaps = [gap for rank in inputs.start.ranks if (gap := pool_gap(inputs, rank)) is not None]
-    return all(gap.high >= table.low for gap in gaps)
+    return all(gap.high >= table.low for gap in gaps) and bool(gaps or not inputs.unseen("max_running_requests"))
 
 
 def pool_gap(inputs: CheckInputs, rank: str) -> Interval | None:
@@ -187,9 +187,7 @@ def _half(inputs: CheckInputs) -> int | None:
 
 
 def _default_rows(inputs: CheckInputs) -> Interval | None:
-    """Rows of the request table where nobody asked for a number of requests, as far as a whole server_args line tells."""
-    if inputs.unseen("max_running_requests"):
-        return None
+    """Rows of the request table where nobody asked for a number of requests."""
     half, context, releases = _half(inputs), context_length(inputs), inputs.candidates()
     if half is None or context is None or not releases:
         return None
