@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvdiag.frozen import replace
 from kvdiag.gate import observe
 from kvdiag.gate.budget import Budget
 from kvdiag.gate.decompose import decompose, expected_change
