@@ -20,6 +20,7 @@ from kvdiag.errors import InputError
 from kvdiag.quantity import Interval
 from kvdiag.source import code_path, open_against, open_tree, path_changes
 from kvdiag.source.evaluate import Evaluator, Unknown, exactly
+from kvdiag.source.parsed import Parsed
 from kvdiag.source.running import follow
 from kvdiag.source.syntax import condition, find, of_types, parse
 from tests.conftest import FIXTURES
@@ -82,15 +83,13 @@ def test_every_check_has_file_and_line_in_the_json(kvdiag):
     [
         ("(1 - self.mem", "(0.9 - self.mem", "rest_memory"),
         ("* kv_size\n        else", "* kv_size * 2\n        else", "bytes_per_token"),
+        ("(1 << 30)", "10**9", "max_total_num_tokens"),
+        ("return int(rest_memory", "return 0.9 * int(rest_memory", "max_total_num_tokens"),
     ],
 )
 def test_a_patched_formula_is_a_finding_with_its_place(tree, before, after, name):
     edit(tree, before, after)
-    if name == "bytes_per_token":
-        text = LOG.read_text().replace("speculative_algorithm='EAGLE3'", "speculative_algorithm=None")
-        (tree / "server.log").write_text(text)
-    log = tree / "server.log" if name == "bytes_per_token" else LOG
-    findings = [found for found in kvdiag.explain(str(log), source=str(tree)).starts[0].findings if found.code == "KV150"]
+    findings = [found for found in kvdiag.explain(str(LOG), source=str(tree)).starts[0].findings if found.code == "KV150"]
     assert [name in found.title for found in findings] == [True]
     assert SIZING in findings[0].message
 
@@ -177,6 +176,25 @@ def test_a_call_within_the_file_is_followed_and_an_unknown_argument_stays_unknow
     assert isinstance(follow(find(root, "h"), {"a": exactly(4), "k": exactly(1)}).returned, Unknown)
     looped = parse(b"def f(a):\n    return f(a) + 1\n")
     assert isinstance(follow(find(looped, "f"), {"a": exactly(4)}).returned, Unknown)
+
+
+def test_a_call_into_another_file_or_a_base_class_is_followed_where_only_one_function_is_meant(tmp_path):
+    package = tmp_path / "sglang" / "srt"
+    package.mkdir(parents=True)
+    (package / "far.py").write_text(
+        "class Base:\n    def twice(self, n=1):\n        return n * 2\n\ndef add(a, k=5):\n    return a + k\n"
+    )
+    (package / "near.py").write_text(
+        "from sglang.srt.far import Base\n\nclass Own(Base):\n    def total(self, a):\n"
+        "        from sglang.srt.far import add as plus\n        return plus(a) + self.twice(a)\n\n"
+        "def odd(a):\n    if x:\n        from sglang.srt.far import add\n    else:\n        from sglang.srt.other import add\n"
+        "    return add(a)\n\ndef gone(a):\n    from sglang.srt.far import missing\n    return missing(a)\n"
+    )
+    parsed = Parsed(open_tree(str(tmp_path)))
+    known = {"a": exactly(3), "k": exactly(100), "n": exactly(100)}
+    assert follow(parsed.symbol("srt/near.py", "Own.total"), known, parsed=parsed).returned == exactly(14)
+    for name in ("odd", "gone"):
+        assert isinstance(follow(parsed.symbol("srt/near.py", name), known, parsed=parsed).returned, Unknown)
 
 
 def test_changes_name_what_came_into_an_expression_and_what_moved(tree):

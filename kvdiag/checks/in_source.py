@@ -34,8 +34,12 @@ _CHECKED = (
     "swa_max_total_num_tokens",
     "max_mamba_cache_size",
 )
-_HELD = (("rest_memory", "rest_memory", "reduced"), ("bytes_per_token", "cell_size", "cost of a token"))
-"""Check, the variable of the source that has its value, and the step of the path that assigns it."""
+_HELD = (
+    ("rest_memory", "rest_memory", "reduced"),
+    ("bytes_per_token", "cell_size", "cost of a token"),
+    ("max_total_num_tokens", "", "divided"),
+)
+"""Check, the variable of the source that has its value (none: the last statement has), and the step that gives it."""
 _PLAIN = ("mha", "gqa", "mqa", "mla")
 _DECIMALS = 4
 """Digits that a value of the source is shown with after the point."""
@@ -91,13 +95,20 @@ class InSource:
     def _follow(self, step: PathStep, known: Known) -> Followed:
         file = step.file.removeprefix(self.tree.package + "/") if self.tree.package else step.file
         scope = self.parsed.symbol(file, step.symbol)
-        return follow(scope, known) if scope is not None and scope.type == "function_definition" else Followed()
+        return (
+            follow(scope, known, parsed=self.parsed) if scope is not None and scope.type == "function_definition" else Followed()
+        )
 
     def _differences(self, inputs: CheckInputs, checks: list[Check], ranks: dict[str, Known]) -> Iterator[Finding]:
-        """Where the tree's formula gives what ours cannot: it is patched, or our rule is wrong. Each formula once."""
+        """Where the tree's formula gives what ours cannot: it is patched, or our rule is wrong. Each formula once.
+
+        Capacity is what the other two give: another result of it is told where they agree.
+        """
+        told = False
         for name, variable, step in _HELD:
             found = next(filter(None, (self._difference(inputs, checks, name, variable, step, rank) for rank in ranks)), None)
-            if found:
+            if found and not (told and name == "max_total_num_tokens"):
+                told = True
                 yield found
 
     def _difference(
@@ -106,14 +117,18 @@ class InSource:
         ours = _ours(inputs, checks, name, rank)
         path = self.path(name)
         known = known_values(inputs, rank)
-        if ours is None or path is None or not known:
+        if ours is None or path is None or not known or _counts_drafts(path, inputs, name):
             return None
-        for place in path.steps:
-            if place.step != step or place.confidence == "possible":
+        for place in reversed(path.steps):
+            if place.step != step or place.confidence == "possible" or not _applies(place, inputs):
                 continue
-            theirs = self._follow(place, known).local.get(variable)
-            if isinstance(theirs, Interval) and not theirs.meets(ours):
-                return self._finding(name, place, theirs, ours)
+            followed = self._follow(place, known)
+            stated = followed.at.get(place.line)
+            theirs = followed.local.get(variable) if variable else stated
+            # The statement that gave the variable its last value is the one to quote.
+            if isinstance(theirs, Interval) and stated == theirs:
+                theirs = _whole_pages(theirs, inputs) if name == "max_total_num_tokens" else theirs
+                return None if theirs.meets(ours) else self._finding(name, place, theirs, ours)
         return None
 
     def _finding(self, name: str, place: PathStep, theirs: Interval, ours: Interval) -> Finding:
@@ -146,13 +161,26 @@ def _ours(inputs: CheckInputs, checks: list[Check], name: str, rank: str) -> Int
     if name == "rest_memory":
         found = budget_of(inputs, rank)
         return _gib(found[0]) if found else None
-    if inputs.start.server_args.get("speculative_algorithm"):
+    if name == "max_total_num_tokens" and (inputs.arguments.max_total_tokens or inputs.arguments.pp_size != 1):
         return None
     for check in checks:
         if check.name == name and check.rank == rank and check.recomputed is not None and check.role != "draft":
             ours = check.recomputed.with_unit("")
-            return ours if _as_asked(inputs.geometry, ours) else None
+            return ours if name != "bytes_per_token" or _as_asked(inputs.geometry, ours) else None
     return None
+
+
+def _counts_drafts(path: CodePath, inputs: CheckInputs, name: str) -> bool:
+    """Whether the tree charges a draft model in another statement than the one that is followed."""
+    if name == "rest_memory" or not inputs.start.server_args.get("speculative_algorithm"):
+        return False
+    return any(step.when in ("speculative decoding", "DFLASH drafts") for step in path.steps)
+
+
+def _whole_pages(tokens: Interval, inputs: CheckInputs) -> Interval:
+    """What is left of a number of tokens when it is rounded down to pages, as the source does after the division."""
+    page = inputs.arguments.page_size or 1
+    return Interval(Fraction(tokens.low // page * page), Fraction(tokens.high // page * page), "")
 
 
 def _as_asked(geometry: Geometry, ours: Interval) -> bool:
@@ -203,7 +231,18 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
         "is_hybrid_swa": False,
         "is_deepseek_nsa()": False,
         "is_deepseek_dsa()": False,
+        "is_minimax_sparse()": False,
+        "is_glm_dsa_cache_layer_split_enabled()": False,
+        "parse_qsa_profile()": None,
+        "kv_cache_dtype_str": inputs.arguments.kv_cache_dtype or "auto",
     }
+    told = inputs.start.server_args
+    if told.get("device") == "cuda":
+        known["envs.SGLANG_NPU_ENABLE_SPARSE_KV_OFFLOAD.get()"] = False
+    if not told.get("enable_hisparse"):
+        known["enable_hisparse"] = False
+    if told.get("dcp_size", 1) in (None, 1):
+        known["attn_dcp_size"] = exactly(1)
     config = inputs.config
     if config is not None and not geometry.towers and not any("vision" in key or "audio" in key for key in config.whole):
         known["mm_runtime_reservation_gb()"] = exactly(0)

@@ -225,8 +225,9 @@ def _compared(sign: str, first: Interval, second: Interval) -> bool | None:
 def _call(evaluator: Evaluator, node: Node, depth: int) -> Value:
     function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
     name = text(function).rpartition(".")[2]
-    if f"{name}()" in evaluator.known:
-        return evaluator.known[f"{name}()"]
+    for told in (f"{text(function)}()", f"{name}()"):
+        if told in evaluator.known:
+            return evaluator.known[told]
     if (
         function is None
         or arguments is None

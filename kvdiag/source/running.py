@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from kvdiag.frozen import field, mutable
 from kvdiag.quantity import Interval
+from kvdiag.source.calls import called_function
 from kvdiag.source.evaluate import OPERATORS, Evaluator, Known, Unknown, Value
-from kvdiag.source.syntax import definitions, enclosing, line, of_types, one_line, text
+from kvdiag.source.parsed import Parsed
+from kvdiag.source.syntax import line, of_types, one_line, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,12 +27,12 @@ class Followed:
     returned: Value = field(default_factory=lambda: Unknown("no return was reached"))
 
 
-def follow(function: Node, known: Known, depth: int = 0) -> Followed:
+def follow(function: Node, known: Known, depth: int = 0, parsed: Parsed | None = None) -> Followed:
     """Follows the statements of `function` from its beginning, with `known` for all that comes from outside.
 
-    Calls of functions of the same file are followed too, to a depth of `_DEEPEST`.
+    Calls are followed too, to a depth of `_DEEPEST`: into functions of the same file, with `parsed` into other files.
     """
-    follower = _Follower(known, depth)
+    follower = _Follower(known, depth, parsed)
     body = function.child_by_field_name("body")
     if body is not None:
         follower.block(body.children)
@@ -38,18 +40,19 @@ def follow(function: Node, known: Known, depth: int = 0) -> Followed:
     return follower.found
 
 
-def _called(call: Node, evaluator: Evaluator, depth: int) -> Value:
+def _called(call: Node, evaluator: Evaluator, depth: int, parsed: Parsed | None) -> Value:
     """What a call gives by following the one function of the file that has its name, with its arguments."""
-    written = text(call.child_by_field_name("function"))
-    owner, _, name = written.rpartition(".")
+    owner = text(call.child_by_field_name("function")).rpartition(".")[0]
     arguments = call.child_by_field_name("arguments")
-    function = _the_function(call, owner, name)
-    if function is None or arguments is None or depth >= _DEEPEST:
+    function = called_function(call, parsed) if depth < _DEEPEST else None
+    if function is None or function.type != "function_definition" or arguments is None:
         return Unknown(f"what {one_line(call)[:80]} gives is not known")
     listed = function.child_by_field_name("parameters")
     parameters = [node for node in listed.named_children if node.type != "comment"] if listed is not None else []
-    names = [text(next(of_types(node, ("identifier",)), None)) for node in parameters][1 if owner else 0 :]
-    given: dict[str, Value] = {}
+    every = [text(next(of_types(node, ("identifier",)), None)) for node in parameters]
+    defaults = ((name, node.child_by_field_name("value")) for name, node in zip(every, parameters, strict=True))
+    given = {name: evaluator.value(value) for name, value in defaults if value is not None}
+    names = every[1:] if owner and every[:1] in (["self"], ["cls"]) else every
     for index, node in enumerate(node for node in arguments.named_children if node.type != "comment"):
         named = node.child_by_field_name("name") if node.type == "keyword_argument" else None
         value = node.child_by_field_name("value") if named is not None else node
@@ -57,26 +60,14 @@ def _called(call: Node, evaluator: Evaluator, depth: int) -> Value:
         if value is not None and key:
             given[key] = evaluator.value(value)
     # A parameter that is not known must not be taken for the number of the same name outside.
-    known = {name: value for name, value in evaluator.known.items() if name not in given}
+    known = {name: value for name, value in evaluator.known.items() if name not in every}
     known |= {name: value for name, value in given.items() if not isinstance(value, Unknown)}
-    return follow(function, known, depth + 1).returned
-
-
-def _the_function(call: Node, owner: str, name: str) -> Node | None:
-    if owner not in ("", "self"):
-        return None
-    root = call
-    while root.parent is not None:
-        root = root.parent
-    own = enclosing(call).partition(".")[0] if owner else ""
-    wanted = f"{own}.{name}".lstrip(".")
-    found = [node for qualified, node in definitions(root) if qualified == wanted and node.type == "function_definition"]
-    return found[0] if len(found) == 1 else None
+    return follow(function, known, depth + 1, parsed).returned
 
 
 class _Follower:
-    def __init__(self, known: Known, depth: int) -> None:
-        self.evaluator = Evaluator(known, lambda call, evaluator: _called(call, evaluator, depth))
+    def __init__(self, known: Known, depth: int, parsed: Parsed | None) -> None:
+        self.evaluator = Evaluator(known, lambda call, evaluator: _called(call, evaluator, depth, parsed))
         self.found = Followed()
         self.certain = True
 
