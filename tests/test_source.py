@@ -258,6 +258,24 @@ def test_an_unknown_number_is_refused_with_the_known_ones(kvdiag):
     assert "Did you mean max_total_num_tokens" in done.stderr
 
 
+def test_a_number_without_a_tree_is_told_what_a_tree_is_and_where_to_get_one(kvdiag):
+    done = kvdiag("source", "max_total_num_tokens")
+    assert done.returncode == 2
+    for told in ("max_total_num_tokens is a number", "TREE is SGLang's own source", "sglang.__path__", "pip download"):
+        assert told in done.stderr
+
+
+def test_a_file_that_is_no_whole_python_is_named_and_nothing_of_it_is_certain(tmp_path, kvdiag):
+    root = copied(tmp_path)
+    place = root / "python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py"
+    place.write_text(place.read_text().replace("class ModelRunnerKVCacheMixin:", "class ModelRunnerKVCacheMixin(:"))
+    path = code_path(open_tree(str(root)), "rest_memory")
+    assert all("model_runner_kv_cache_mixin.py has a syntax error at line" in told for told in path.damaged)
+    assert len(path.damaged) == 1
+    assert all(step.confidence != "certain" for step in path.steps if step.file.endswith("mixin.py"))
+    assert "has a syntax error" in kvdiag("source", str(root), "rest_memory").stdout
+
+
 @pytest.mark.parametrize("spec", ["/no/such/tree", "tests/data", "README.md"])
 def test_what_is_no_tree_is_refused_with_what_to_give(spec):
     with pytest.raises(InputError):

@@ -93,8 +93,7 @@ class InSource:
             yield CodeStep(step.file, step.symbol, step.line, step.step, step.expression, shown, step.confidence)
 
     def _follow(self, step: PathStep, known: Known) -> Followed:
-        file = step.file.removeprefix(self.tree.package + "/") if self.tree.package else step.file
-        scope = self.parsed.symbol(file, step.symbol)
+        scope = self.parsed.symbol(self.tree.inside(step.file), step.symbol)
         return (
             follow(scope, known, parsed=self.parsed) if scope is not None and scope.type == "function_definition" else Followed()
         )

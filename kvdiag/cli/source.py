@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from kvdiag.cli.arguments import add_output
 from kvdiag.cli.output import deliver, terminal
@@ -23,8 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answers from the tree; nothing in it is run."""
     from kvdiag.source import open_against, open_tree
+    from kvdiag.source.anchors import is_number
     from kvdiag.source.answer import changes_answer, number_answer, numbers_answer
+    from kvdiag.source.opening import WHAT_A_TREE_IS
 
+    if arguments.number is None and arguments.line is None and not os.path.exists(arguments.tree) and is_number(arguments.tree):
+        raise InputError(f"{arguments.tree} is a number; which tree is it to be found in? {WHAT_A_TREE_IS}")
     tree = open_tree(arguments.tree)
     if arguments.against is not None and not arguments.number:
         raise InputError("--against compares the path of a number; give one, for example max_total_num_tokens")

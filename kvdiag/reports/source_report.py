@@ -20,7 +20,14 @@ def render_json(answer: Answer) -> str:
 def render(answer: Answer, *, width: int = 100, colour: bool = False) -> str:
     """An answer as text of at most `width` columns, code lines aside."""
     paint = Paint(colour, width)
-    return "\n".join([_tree_line(answer, paint), *_body(answer, paint), *_skipped(answer, paint)]) + "\n"
+    return (
+        "\n".join([_tree_line(answer, paint), *_damaged(answer, paint), *_body(answer, paint), *_skipped(answer, paint)]) + "\n"
+    )
+
+
+def _damaged(answer: Answer, paint: Paint) -> Iterator[str]:
+    for told in answer.get("damaged", ()):
+        yield from paint.wrap(safe(told) + ".")
 
 
 def _body(answer: Answer, paint: Paint) -> Iterator[str]:

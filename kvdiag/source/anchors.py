@@ -70,6 +70,11 @@ def number_rules() -> dict[str, NumberRule]:
     return {rule.number: rule for rule in rules}
 
 
+def is_number(name: str) -> bool:
+    """Whether `name` is a number's name or one of its other names."""
+    return any(name == rule.number or name in rule.aliases for rule in number_rules().values())
+
+
 def number_rule(name: str) -> NumberRule:
     """The rule of a number by its name or one of its other names. Raises InputError that names the known ones."""
     rules = number_rules()

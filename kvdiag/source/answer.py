@@ -69,6 +69,7 @@ def path_data(tree: SourceTree, path: CodePath) -> dict[str, Any]:
         "meaning": path.meaning,
         "path": [{name: getattr(step, name) for name in names_of(step)} for step in path.steps],
         "missing": list(path.missing),
+        "damaged": list(path.damaged),
         "skipped": skipped(tree),
     }
 

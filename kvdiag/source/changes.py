@@ -120,8 +120,8 @@ def _functions(older: SourceTree, newer: SourceTree, old: tuple[PathStep, ...], 
     """Functions of both paths whose other statements differ: inputs of the path's statements, returns before them."""
     shown = {_form(step.expression) + step.condition for step in (*old, *new)}
     before, after = Parsed(older), Parsed(newer)
-    places = {(_inside(newer, step.file), step.symbol) for step in new}
-    for file, symbol in dict.fromkeys((_inside(older, step.file), step.symbol) for step in old):
+    places = {(newer.inside(step.file), step.symbol) for step in new}
+    for file, symbol in dict.fromkeys((older.inside(step.file), step.symbol) for step in old):
         scopes = before.symbol(file, symbol), after.symbol(file, symbol)
         if (file, symbol) not in places or symbol == MODULE or None in scopes:
             continue
@@ -133,10 +133,6 @@ def _functions(older: SourceTree, newer: SourceTree, old: tuple[PathStep, ...], 
             what = "another statement" if count == 1 else f"{count} other statements"
             sentence = f"{symbol} in {file} differs in {what}, which may give the path's statements other values."
             yield Change("function", "", "", sentence, gone[:_MOST_SHOWN], come[:_MOST_SHOWN])
-
-
-def _inside(tree: SourceTree, file: str) -> str:
-    return file.removeprefix(tree.package + "/") if tree.package else file
 
 
 def _statements(scope: Node) -> dict[str, str]:

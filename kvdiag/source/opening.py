@@ -10,6 +10,12 @@ from kvdiag.source.archive import open_archive
 from kvdiag.source.folder import open_folder
 from kvdiag.source.tree import SourceTree
 
+WHAT_A_TREE_IS = (
+    "TREE is SGLang's own source: a git checkout (TREE@v0.5.9 for its tag), the installed package's folder "
+    "(python -c 'import sglang; print(sglang.__path__[0])' prints it), or a wheel (pip download --no-deps sglang==0.5.9)"
+)
+"""For whoever gave something else, or nothing."""
+
 
 def open_tree(spec: str) -> SourceTree:
     """Opens ``TREE`` or ``TREE@REV``: a folder, checkout, installed package, wheel or sdist; or a git revision.
@@ -24,7 +30,7 @@ def open_tree(spec: str) -> SourceTree:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        raise InputError(f"{spec}: no such folder or archive; give TREE or TREE@REV") from None
+        raise InputError(f"{spec}: no such folder or archive. {WHAT_A_TREE_IS}") from None
     if stat.S_ISDIR(mode):
         return _folder(path)
     if stat.S_ISREG(mode):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
 from kvdiag.releases import Release
 from kvdiag.source.anchors import Anchor, NumberRule, StepRule, number_rule
 from kvdiag.source.nearest import release_of
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import moved_to, uses_of
 from kvdiag.source.statements import Selector
-from kvdiag.source.syntax import condition, end_line, line, one_line, signature
+from kvdiag.source.syntax import condition, end_line, first_error, line, one_line, signature
 from kvdiag.source.tree import SourceTree, TreeRelease
 
 if TYPE_CHECKING:
@@ -45,7 +45,10 @@ class PathStep:
 
 @frozen
 class CodePath:
-    """The path of one number through one tree; `missing` names the steps that could not be found, and why."""
+    """The path of one number through one tree.
+
+    `missing` names the steps that could not be found, and why; `damaged` the files of the path that are no whole Python.
+    """
 
     number: str
     title: str
@@ -54,6 +57,7 @@ class CodePath:
     release: TreeRelease
     steps: tuple[PathStep, ...]
     missing: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 def code_path(tree: SourceTree, name: str) -> CodePath:
@@ -74,7 +78,21 @@ def code_path(tree: SourceTree, name: str) -> CodePath:
         steps = list(_by_name(parsed, rule))
     order = {step.step: index for index, step in enumerate(rule.steps)}
     steps.sort(key=lambda item: order.get(item.step, len(order)))
-    return CodePath(rule.number, rule.title, rule.unit, rule.meaning, told, tuple(_distinct(steps)), tuple(missing))
+    errors = {file: error for file in dict.fromkeys(step.file for step in steps) if (error := _error(parsed, file))}
+    steps = [_doubted(step) if step.file in errors else step for step in steps]
+    damaged = tuple(errors.values())
+    return CodePath(rule.number, rule.title, rule.unit, rule.meaning, told, tuple(_distinct(steps)), tuple(missing), damaged)
+
+
+def _error(parsed: Parsed, file: str) -> str:
+    """Where a file stops being Python, empty where it does not: such a file could not have been imported by a server."""
+    root = parsed.root(parsed.tree.inside(file))
+    at = first_error(root) if root is not None else None
+    return f"{file} has a syntax error at line {at}; what is shown of it was read around that" if at else ""
+
+
+def _doubted(step: PathStep) -> PathStep:
+    return replace(step, confidence="likely") if step.confidence == "certain" else step
 
 
 def _step(parsed: Parsed, step: StepRule, release: Release | None) -> tuple[list[tuple[Anchor, Node]], list[Anchor]]:

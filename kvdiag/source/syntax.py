@@ -29,6 +29,13 @@ def parse(data: bytes) -> Node:
     return _parser().parse(data).root_node
 
 
+def first_error(root: Node) -> int | None:
+    """The line of the first place that is no Python, None where all is."""
+    if not root.has_error:
+        return None
+    return min((line(node) for node in walk(root) if node.is_error or node.is_missing), default=1)
+
+
 def text(node: Node | None) -> str:
     """The source text of a node as it stands."""
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""

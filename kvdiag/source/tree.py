@@ -91,6 +91,10 @@ class SourceTree:
         """The path of a file of the package as seen from the tree's root."""
         return f"{self.package}/{path}" if self.package else path
 
+    def inside(self, place: str) -> str:
+        """The path within the package of a file as seen from the tree's root: what `place` gives, back."""
+        return place.removeprefix(self.package + "/") if self.package else place
+
     def permalink(self, path: str, line: int) -> str | None:
         """The address of a line at the tree's revision, where a remote on a known host tells it."""
         if not self.origin.remote or not self.origin.revision:
