@@ -189,3 +189,12 @@ def test_a_damaged_line_is_listed_with_what_no_rule_knows(tmp_path):
     diagnosis = kvdiag.explain(str(path))
     assert diagnosis.unmatched == 1
     assert diagnosis.inputs[0].matched == 1
+
+
+def test_a_fraction_in_a_reworded_failure_is_read_whole_or_not_at_all(tmp_path):
+    """``1e-06`` is not 1."""
+    text = "Loaded weights leave no GPU memory under --mem-fraction-static={} Raise it."
+    for printed, read in (("1e-06.", [1e-06]), ("0.85.", [0.85]), ("0.8", [0.8]), ("0.8x", [])):
+        path = written(tmp_path / "server.log", [text.format(printed)])
+        (start,) = kvdiag.explain(str(path)).starts
+        assert [number.value for number in start.start.find("mem_fraction_static")] == read

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 import re
 
 import pytest
 
 import kvdiag
+from kvdiag.pipeline import explain
+from kvdiag.reading import Input, read_lines
 from kvdiag.reports.json_report import to_dict
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, SHARED
 from tests.wrappers import WRAPPERS
 
 REAL = sorted((FIXTURES / "real").iterdir())
+ALL = [*REAL, *sorted(log.parent for log in (SHARED / "real-logs").glob("*/*/server.log"))]
+FULL = "KVDIAG_ALL_PAIRS" in os.environ
+"""Whether every pair of wrappers is put around every log: some minutes."""
 POSITIONS = {
     "line",
     "lines",
@@ -45,6 +53,14 @@ def bare():
     return {case.name: diagnosis(case / "server.log", case) for case in REAL}
 
 
+def outcome(path, config):
+    """The diagnosis, or what is said instead of one."""
+    try:
+        return diagnosis(path, config)
+    except kvdiag.KvdiagError as error:
+        return {"refused": str(error).removeprefix(str(path))}
+
+
 def written(path, lines, end="\n"):
     path.write_text("".join(line + end for line in lines), encoding="utf-8", newline="")
     return path
@@ -53,16 +69,104 @@ def written(path, lines, end="\n"):
 @pytest.mark.parametrize("name", WRAPPERS)
 @pytest.mark.parametrize("case", REAL[::3], ids=[case.name for case in REAL[::3]])
 def test_a_wrapped_log_gives_the_result_of_the_bare_one(case, name, bare, tmp_path):
-    lines = (case / "server.log").read_text(encoding="utf-8").split("\n")[:-1]
+    lines = lines_of(case)
     assert diagnosis(written(tmp_path / "server.log", WRAPPERS[name](lines)), case) == bare[case.name]
 
 
+def each(cases):
+    """The cases as parameters; those that are not in the repository are marked."""
+    marks = {True: (), False: (pytest.mark.shared,)}
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, marks=marks[case in REAL], id=f"{case.parent.name}/{case.name}") for case in cases]
+    )
+
+
+def lines_of(case):
+    return (case / "server.log").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def inside(path):
+    """What the reading room gives of a log, without where it stood; and whether it is all of one stream."""
+    lines = [line for line in read_lines(str(path), Input(str(path))) if line.text]
+    return [(line.text, line.cut, line.full) for line in lines], len({line.stream for line in lines}) == 1
+
+
 @pytest.mark.parametrize("outer", WRAPPERS)
-def test_wrappers_nest_in_any_order(outer, bare, tmp_path):
-    case = REAL[-1]
-    lines = (case / "server.log").read_text(encoding="utf-8").split("\n")[:-1]
-    for inner in WRAPPERS:
+@each(ALL)
+def test_wrappers_nest_in_any_order(case, outer, tmp_path):
+    """The same lines of one stream give the same result; only where the lines differ is the whole log explained."""
+    bare = written(tmp_path / "bare.log", lines_of(case))
+    base, expected = inside(bare)[0], None
+    for inner in WRAPPERS if case in REAL[-1:] or FULL else spread(case, outer):
         if inner == "joined" and outer != "joined":
             continue
-        path = written(tmp_path / "server.log", WRAPPERS[outer](WRAPPERS[inner](lines)))
-        assert diagnosis(path, case) == bare[case.name], (outer, inner)
+        path = written(tmp_path / "server.log", WRAPPERS[outer](WRAPPERS[inner](lines_of(case))))
+        if inside(path) != (base, True):
+            expected = expected or outcome(bare, case)
+            assert outcome(path, case) == expected, (outer, inner)
+
+
+def spread(case, outer):
+    """Two wrappers for this case and outer wrapper, others for others: over all cases every pair comes."""
+    names = list(WRAPPERS)
+    first = ALL.index(case) + names.index(outer)
+    return [names[(first + step) % len(names)] for step in (0, len(names) // 2)]
+
+
+@pytest.mark.parametrize("case", REAL[1::3], ids=[case.name for case in REAL[1::3]])
+def test_line_ends_of_windows_change_nothing(case, bare, tmp_path):
+    for name in ("compose", "docker-json", "shipper", "colour", "progress", "code-block"):
+        assert diagnosis(written(tmp_path / "server.log", WRAPPERS[name](lines_of(case)), "\r\n"), case) == bare[case.name]
+
+
+TAGGED = re.compile(r"\[\d{4}-\d\d-\d\d [\d:]+((?: [A-Z]+\d+)*)\]")
+
+
+def by_rank(lines):
+    """(rank, lines) of each record with the lines behind it."""
+    records = []
+    for line in lines:
+        found = TAGGED.match(line)
+        if found or not records:
+            records.append((found[1].strip() if found else "", [line]))
+        else:
+            records[-1][1].append(line)
+    return records
+
+
+def unordered(diagnosis):
+    """The parts of a diagnosis that come in the order of the log are of no order here."""
+    for start in diagnosis.get("starts", ()):
+        for part in ("numbers", "checks", "memory"):
+            start[part] = sorted(start[part], key=lambda each: json.dumps(each, sort_keys=True, default=str))
+    return diagnosis
+
+
+RANKS = [case for case in ALL if len({rank for rank, _ in by_rank(lines_of(case))} - {""}) > 1]
+
+
+@each(RANKS)
+def test_the_order_in_which_ranks_print_changes_nothing(case, tmp_path):
+    expected = unordered(outcome(written(tmp_path / "bare.log", lines_of(case)), case))
+    for seed in range(4):
+        draw, records = random.Random(seed), by_rank(lines_of(case))
+        for _ in range(len(records) * (seed + 1)):
+            at = draw.randrange(len(records) - 1)
+            (first, _), (second, _) = records[at : at + 2]
+            if first and second and first != second:
+                records[at], records[at + 1] = records[at + 1], records[at]
+        mixed = [line for _, lines in records for line in lines]
+        assert unordered(outcome(written(tmp_path / "server.log", mixed), case)) == expected, seed
+
+
+@each(RANKS)
+def test_a_file_for_each_rank_is_one_start(case, tmp_path):
+    expected = unordered(outcome(written(tmp_path / "bare.log", lines_of(case)), case))
+    records = by_rank(lines_of(case))
+    ranks = sorted({rank for rank, _ in records} - {""})
+    files = [
+        written(tmp_path / f"{rank}.log", [line for of, lines in records if of in own for line in lines])
+        for rank, own in zip(ranks, [("", ranks[0]), *((rank,) for rank in ranks[1:])], strict=True)
+    ]
+    found = explain([str(file) for file in files], config=str(case))
+    assert unordered(without_positions(to_dict(found))) == expected

@@ -28,9 +28,9 @@ def _cri(lines):
     return out
 
 
-def _with_progress(lines):
-    bar = "Capturing batches (bs=1 avail_mem=1.72 GB): 100%|████| 4/4 [00:18<00:00,  4.57s/it]"
-    return [bar + line if line.startswith("[2") and number % 3 == 0 else line for number, line in enumerate(lines)]
+def _with(bar):
+    """A progress bar that ends without a line end, before every third record."""
+    return lambda lines: [bar + line if line.startswith("[2") and number % 3 == 0 else line for number, line in enumerate(lines)]
 
 
 WRAPPERS = {
@@ -54,13 +54,15 @@ WRAPPERS = {
     "shipper-nested": _each(lambda _, line: json.dumps({"jsonPayload": {"message": line}, "severity": "INFO"})),
     "logfmt": _each(lambda _, line: f"time=2026-05-14T17:27:30Z level=info msg={json.dumps(line)}"),
     "colour": _each(lambda _, line: f"\x1b[1;32m{line[:10]}\x1b[0m{line[10:]}\x1b[K"),
-    "progress": _with_progress,
+    "progress": _with("Capturing batches (bs=1 avail_mem=1.72 GB): 100%|████| 4/4 [00:18<00:00,  4.57s/it]"),
+    "progress-weights": _with("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:01<00:01,  1.90it/s]"),
     "redrawn": _each(lambda _, line: f"  0%|   | 0/4\r 50%|██ | 2/4\r{line}"),
     "time-in-front": _each(lambda _, line: f"2026-01-01 10:00:00,123 {line}"),
     "bullets": _each(lambda _, line: f"- {line}"),
     "quoted": _each(lambda _, line: f"> {line}"),
     "fenced": lambda lines: ["```text", *lines, "```"],
     "code": _each(lambda _, line: f"    {line}" if line.startswith("[") else line),
+    "code-block": _each(lambda _, line: f"    {line}"),
     "grep": _each(lambda number, line: f"{number + 1}:{line}" if line.startswith("[2") else line),
     "joined": lambda lines: [" ⏎ ".join(lines)],
 }

@@ -54,12 +54,12 @@ def missing_for_budget(inputs: CheckInputs, rank: str) -> tuple[str, ...]:
 
 
 def capacities(inputs: CheckInputs) -> list[Number]:
-    """max_total_num_tokens as the scheduler of each rank states it last, else as the pool lines do."""
+    """max_total_num_tokens as the scheduler of each rank states it last, else as the pool lines do, in order of the ranks."""
     start = inputs.start
     for name in ("max_total_num_tokens", "full_max_total_num_tokens", "pool_tokens"):
         stated = {number.rank: number for number in start.find(name, role="target") if number.interval is not None}
         if stated:
-            return list(stated.values())
+            return [stated[rank] for rank in sorted(stated, key=lambda rank: (len(rank), rank))]
     return []
 
 

@@ -9,7 +9,7 @@ from kvdiag.frozen import field, frozen, replace
 from kvdiag.lines.continuation import joined
 from kvdiag.lines.damage import recover, tidied, without_open_end
 from kvdiag.lines.formats import Variant, formats
-from kvdiag.lines.matcher import Match, match_message
+from kvdiag.lines.matcher import FOREWORD, Match, match_message
 from kvdiag.lines.mend import mended
 from kvdiag.lines.prefix import BARE_TAGS, CUT_PREFIX, PREFIX, UNTAGGED, Rank, rank_of
 from kvdiag.quantity import Interval, printed_interval
@@ -156,7 +156,12 @@ def _split(line: Line, text: str) -> Iterator[Record]:
 
 
 def _without_prefix(line: Line, text: str) -> Record:
-    """A line with no time in it; its tags can still be there, or the end of a prefix."""
+    """A line with no time in it; its tags can still be there, or the end of a prefix.
+
+    A traceback in a block of code is indented as a whole, its last line too.
+    """
+    if text[0] in " \t" and FOREWORD.match(text.lstrip()):
+        text = text.lstrip()
     tags = BARE_TAGS.match(text)
     if tags:
         return _record(line, text[tags.end() :], rank=rank_of(tags[1]), prefixed=True)

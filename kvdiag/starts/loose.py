@@ -18,7 +18,10 @@ _OPENINGS = {
 
 _NAMED = r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception): "
 _NO_STATES = r"max_mamba_cache_size=[0-9]+, mamba_ratio=[0-9]+, resulting max_num_reqs=[0-9]+"
-_WEIGHTS = r"Loaded weights leave no GPU memory[^=]{0,60}--mem-fraction-static=([0-9.]{1,12})"
+_WEIGHTS = (
+    r"Loaded weights leave no GPU memory[^=]{0,60}--mem-fraction-static="
+    r"([0-9]{1,4}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?)\.? "
+)
 _CAPTURING = r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem="
 
 SGLANG_KINDS = frozenset(_OPENINGS.values())
@@ -36,7 +39,7 @@ def loose_releases(record: Record) -> str:
 def loose_fraction(record: Record) -> str:
     """The digits of --mem-fraction-static in the beginning of a failure's text, empty where they are not whole."""
     told = re.search(_WEIGHTS, record.message[:400])
-    return told[1].rstrip(".") if told else ""
+    return told[1] if told else ""
 
 
 def loose_kind(record: Record) -> str:

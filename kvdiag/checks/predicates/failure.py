@@ -19,6 +19,7 @@ _TOTAL = r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?
 _FREE = "of which " + _SIZE + " is free"
 _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
+_STEPS = r"\| *([0-9]{1,6})/([0-9]{1,6}) \["
 _UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
 _OOM = ("out of memory", "OutOfMemoryError", "Tried to allocate")
 
@@ -102,7 +103,7 @@ def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
     if _ooms(facts) or _is_up(facts):
         return
     failed = facts.events("graph_capture_failed")
-    began = facts.start.find("memory_before_graphs") or facts.captures
+    began = facts.start.find("memory_before_graphs") or (facts.captures and not _is_complete(facts.captures[-1]))
     died = facts.events("crash", "exception")
     if not failed and not (began and died):
         return
@@ -115,6 +116,12 @@ def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
     if not failed and (not died or died[-1].record.line.number < begin):
         return
     yield Hit(lines, {"exception": _named(named), "free": _free_at_capture(facts), "compile": _compile(facts, failed)})
+
+
+def _is_complete(event: Event) -> bool:
+    """Whether a capture's progress bar has come to its end; where it stands no more than that is known."""
+    steps = re.findall(_STEPS, event.record.message)
+    return bool(steps) and steps[-1][0] == steps[-1][1]
 
 
 def _named(events: list[Event]) -> str | None:

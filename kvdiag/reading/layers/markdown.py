@@ -6,6 +6,13 @@ from kvdiag.reading.layers.layer import DIGITS, Layer, Peeled, lazy, pattern_lay
 
 _TICKS = lazy(r"\s*(`{1,3}|~{3})")
 _FENCE = lazy(r"\s*(?:`{3,}|~{3,})[\w+.-]*\s*$")
+_INDENTED = (
+    r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d|\[pod/|\[default\d|\[\d+,\d+\]<std|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|<\d{1,3}>"
+    r"|\([^()]{0,200}\bpid=\d+[^()]{0,100}\) |[A-Za-z][\w.-]{0,127}[-_]\d+ +\|(?: |$)"
+    r"|(?:time|ts|level)=|> "
+)
+"""What begins a record or another wrapper's line, and no line of a traceback: a block of code is indented as a whole."""
 _CELL = lazy(r"\|\s+(?=\[\d)(.*?)\s*\|?\s*$")
 
 
@@ -34,10 +41,10 @@ def _quoted(text: str) -> list[Peeled] | None:
 LAYERS: tuple[Layer, ...] = (
     pattern_layer("quote", frozenset("> "), ">", r" {0,3}> ?"),
     Layer("code", frozenset("`~ "), "", _code),
-    pattern_layer("bullet", frozenset("-*+• \t"), " ", r"\s*[-*+•]\s+(?=\S)"),
+    pattern_layer("bullet", frozenset("-*+• \t"), " ", r"\s*[-*+•](?:\s|$)"),
     pattern_layer("numbered", DIGITS | {" "}, "[", r" {0,3}\d{1,4}[.)]\s+(?=[\[`])"),
     pattern_layer("patch", frozenset("+-"), "[", r"[+-](?=\[\d)"),
-    pattern_layer("indented", frozenset(" \t"), "[", r"\s+(?=\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d)"),
+    pattern_layer("indented", frozenset(" \t"), "", rf"\s+(?={_INDENTED})"),
     Layer("cell", frozenset("|"), "[", _cell),
     Layer("quoted", frozenset("\"'"), "", _quoted),
 )
