@@ -195,7 +195,40 @@ def test_two_servers_under_the_same_tags_are_told_to_be_uncertain():
     starts = starts_of(first + second + rank_lines("") + rank_lines("", "02") + f"[2026-01-01 10:05:00] {batch}\n")
     assert [bool(start.notes) for start in starts] == [True, True]
     assert [len(start.batches) for start in starts] == [0, 1]
-    assert [len(start.find("weight_memory")) for start in starts] == [1, 1]
+    assert [start.find("weight_memory") for start in starts] == [[], []]
+
+
+@pytest.mark.parametrize("port", [30000, 30001])
+def test_a_server_started_after_another_was_up_has_all_lines_that_follow(port):
+    text = dump(port=30000) + rank_lines("TP0", "01", 1000) + capacity("TP0", "01")
+    starts = starts_of(text + dump(port=port, tp_size=2) + rank_lines("TP0", "31", 2000) + capacity("TP0", "31", 2000))
+    assert [[number.value for number in start.find("max_total_num_tokens")] for start in starts] == [[1000], [2000]]
+    assert [[number.role for number in start.find("kv_pool_bytes")] for start in starts] == [["target"], ["target"]]
+    assert [start.notes for start in starts] == [[], []]
+
+
+@pytest.mark.parametrize("port", [30000, 30001])
+def test_of_two_servers_that_load_at_the_same_time_no_number_is_guessed(port):
+    first = (rank_lines("TP0", "01", 1000) + capacity("TP0", "01")).splitlines(keepends=True)
+    second = (rank_lines("TP0", "01", 2000) + capacity("TP0", "01", 2000)).splitlines(keepends=True)
+    mixed = "".join(line for pair in zip(first, second, strict=True) for line in pair)
+    starts = starts_of(dump(port=30000) + dump(port=port, tp_size=2) + mixed)
+    assert len(starts) == 2
+    assert all(start.notes for start in starts)
+    assert not any(start.find(name) for start in starts for name in ("max_total_num_tokens", "kv_pool_bytes", "weight_memory"))
+
+
+def test_scheduler_lines_that_either_of_two_servers_can_print_are_nobody_s():
+    batch = (
+        "Decode batch, #running-req: 1, #token: 500, token usage: 0.50, cuda graph: True, "
+        "gen throughput (token/s): 0.81, #queue-req: 0"
+    )
+    first, second = dump(port=30000) + rank_lines("", "01") + capacity("", "01"), rank_lines("", "05") + capacity("", "05")
+    early, late = f"[2026-01-01 10:04:00] {batch}\n", f"[2026-01-01 10:08:00] {batch}\n"
+    restarted = starts_of(first + dump(port=30001) + second + late)
+    assert [(len(start.batches), bool(start.notes)) for start in restarted] == [(0, False), (1, False)]
+    beside = starts_of(first + dump(port=30001) + early + second + late)
+    assert [(len(start.batches), bool(start.notes)) for start in beside] == [(1, True), (0, True)]
 
 
 def test_the_arguments_in_force_are_numbers_of_the_start():

@@ -170,3 +170,14 @@ def test_a_file_for_each_rank_is_one_start(case, tmp_path):
     ]
     found = explain([str(file) for file in files], config=str(case))
     assert unordered(without_positions(to_dict(found))) == expected
+
+
+@pytest.mark.parametrize("case", REAL[::2], ids=[case.name for case in REAL[::2]])
+def test_a_log_in_which_each_line_stands_twice_is_read_as_one(case, bare, tmp_path):
+    twice = written(tmp_path / "server.log", [line for line in lines_of(case) for _ in range(2)])
+    assert diagnosis(twice, case) == bare[case.name]
+
+
+def test_a_log_with_its_newest_line_first_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(kvdiag.KvdiagError, match=r"newest line comes first.*tac "):
+        kvdiag.explain(str(written(tmp_path / "server.log", lines_of(REAL[0])[::-1])))

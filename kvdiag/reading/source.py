@@ -11,6 +11,7 @@ from typing import IO, cast
 
 from kvdiag.errors import InputError
 from kvdiag.frozen import replace
+from kvdiag.reading.arrangement import arranged
 from kvdiag.reading.column import cut_column
 from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.limits import Bounded, Counted, failure
@@ -103,12 +104,16 @@ def _decompressed(raw: IO[bytes], kind: str) -> IO[bytes]:
 
 
 def read_lines(path: str, seen: Input) -> Iterator[Line]:
-    """The lines of the log at `path`, decoded and without what they were wrapped in; counts go into `seen`.
+    """The lines of the log at `path`, decoded, without what they were wrapped in, each once; counts go into `seen`.
 
     Line ends are LF, CRLF or a lone CR (progress bars); text is UTF-8 or UTF-16, and bytes that are neither become
     U+FFFD. An export that joined lines by a mark for their ends counts as these lines. A damaged compressed file gives
     the lines before the damage and says so in ``seen.truncated``.
     """
+    return arranged(_lines(path, seen), path)
+
+
+def _lines(path: str, seen: Input) -> Iterator[Line]:
     unwrapper = Unwrapper()
     joined = 0
     with open_log(path) as stream:

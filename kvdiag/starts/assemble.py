@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 from kvdiag.frozen import mutable
@@ -15,12 +14,9 @@ from kvdiag.starts.build import BATCHES, StartBuilder
 from kvdiag.starts.loose import loose_kind
 from kvdiag.starts.merge import Part, merge
 from kvdiag.starts.model import Span, Start
+from kvdiag.starts.overlap import MIXED, Overlap, elsewhere, foreign, other_mode, replicated
 from kvdiag.starts.progress import BEGINS, Progress
 
-MIXED = (
-    "two servers print into this stream under the same tags; a line after the second server_args is counted to the server "
-    "whose start-up still lacked it, which need not be right"
-)
 _DEAD = re.compile(r"Received sigquit from a child process|\bKilled +python|Triggering SIGQUIT for cleanup")
 
 
@@ -31,8 +27,10 @@ class _Stream:
         self.closed: list[StartBuilder] = []
         self.open: list[StartBuilder] = [StartBuilder()]
         self._path, self._name = path, name
-        self._owners = dict.fromkeys(BATCHES, (self.newest, 0))
+        self._owners: dict[str, tuple[StartBuilder | None, int]] = dict.fromkeys(BATCHES, (self.newest, 0))
         self._turned = self.newest
+        self._dumped: Record | None = None
+        self._overlap = Overlap()
 
     def add(self, record: Record, path: int) -> None:
         if record.family is None:
@@ -42,17 +40,19 @@ class _Stream:
             self._turn(record.line.number)
         else:
             self._known(record, path)
-        if self.newest is not self._turned:
+        if self.newest is not self._turned or (len(self.open) > 1 and record.family not in BATCHES):
             self._turn(record.line.number)
 
     def _turn(self, line: int | None) -> None:
         """From `line` on batch lines may be another start's: ends the spans of those whose they no longer are."""
         self._turned = self.newest
         for family, (owner, begin) in self._owners.items():
-            now = self._owner_of(partial(_other_mode, family))
-            if now is not owner or line is None:
+            now = self._serving(family)
+            if now is owner and line is not None:
+                continue
+            if owner is not None:
                 owner.start.spans.append(Span(self._path, self._name, family, begin, line))
-                self._owners[family] = now, line or 0
+            self._owners[family] = now, line or 0
 
     @property
     def newest(self) -> StartBuilder:
@@ -77,27 +77,66 @@ class _Stream:
         held = newest.start.server_args
         if held and held == told and not newest.start.numbers:
             return
-        if held and not newest.dead and _elsewhere(held, told):
+        if held and not newest.dead and elsewhere(held, told):
             self.open.append(StartBuilder())
-            for builder in self.open:
-                if MIXED not in builder.start.notes:
-                    builder.start.notes.append(MIXED)
+            if not newest.serving:
+                self._mixed()
         elif not newest.empty and not newest.preparing:
             self._begin()
+            self._overlap = Overlap(possible=bool(held) and not newest.dead and not newest.serving)
+        self._dumped = record
         self.newest.add(record, path)
 
     def _known(self, record: Record, path: int) -> None:
-        several = len(self.open) > 1
-        builder = self._owner_of(lambda builder: _foreign(builder, record)) if several else self._sequel(record, path)
+        if self._overlap.possible and self._overlap.tells(self.newest, record):
+            self._tangled(path)
+            return
+        builder = self._owner(record) if len(self.open) > 1 else self._sequel(record, path)
         if builder is None:
             return
+        if len(self.open) > 1 and builder is not self.newest:
+            self._mixed()
         if record.family == "crash" and _DEAD.search(record.message):
             builder.dead = True
         builder.add(record, path)
 
-    def _owner_of(self, foreign: Callable[[StartBuilder], bool]) -> StartBuilder:
-        """The first of several servers to which a line is not foreign; the newest where it is foreign to all."""
-        return next((builder for builder in self.open if not foreign(builder)), self.newest)
+    def _owner(self, record: Record) -> StartBuilder | None:
+        """The one of several servers that alone can have printed the line.
+
+        Where several can, the newest while nothing tells that an older one still prints; after that none, as which one
+        did would be a guess.
+        """
+        if record.family in BATCHES:
+            return self._serving(record.family)
+        own = [builder for builder in self.open if not foreign(builder, record)]
+        if len(own) == 1:
+            return own[0]
+        return None if own and MIXED in self.newest.start.notes else self.newest
+
+    def _serving(self, family: str) -> StartBuilder | None:
+        """The server whose batch lines of that family these are; None where both of two can print them."""
+        if self._overlap.told:
+            return None
+        own = [builder for builder in self.open if not other_mode(family, builder)]
+        serving = [builder for builder in own if builder.serving]
+        if len(serving) > 1:
+            return None if MIXED in self.newest.start.notes else serving[-1]
+        return next(iter(serving or own), self.newest)
+
+    def _tangled(self, path: int) -> None:
+        """Of a start whose lines turned out to be those of two servers, what it was told is all that is certain."""
+        if MIXED in self.newest.start.notes:
+            return
+        self.open = [StartBuilder()]
+        if self._dumped is not None:
+            self.newest.add(self._dumped, path)
+        for builder in (self.newest, *self.closed[-1:]):
+            builder.start.notes.append(MIXED)
+
+    def _mixed(self) -> None:
+        for builder in self.open:
+            if MIXED not in builder.start.notes:
+                builder.start.notes.append(MIXED)
 
     def _sequel(self, record: Record, path: int) -> StartBuilder | None:
         """The start that the record belongs to, which it may open; None where a later line will tell."""
@@ -123,7 +162,7 @@ class _Stream:
                 return None
             return builder
         again = progress.loads_again(record) or (
-            progress.weights_ended > 0 and not builder.draft_possible and not _replicated(builder, record)
+            progress.weights_ended > 0 and not builder.draft_possible and not replicated(builder, record)
         )
         if again:
             builder = self._begin()
@@ -151,48 +190,10 @@ def _release(builder: StartBuilder, progress: Progress, path: int) -> None:
         builder.add(record, path)
 
 
-def _elsewhere(held: dict[str, object], told: dict[str, object]) -> bool:
-    """Whether two dumps are of two servers that run side by side: one host has each port once."""
-    return held.get("port") is not None and told.get("port") is not None and held["port"] != told["port"]
-
-
 def _other_tags(builder: StartBuilder, record: Record) -> bool:
     """Whether the record's tags are of other kinds than those of the start's workers (``DP TP`` and not ``TP``)."""
     kinds = {frozenset(Rank(rank).tags) for rank in builder.ranks if rank}
     return bool(kinds) and bool(record.rank) and frozenset(record.rank.tags) not in kinds
-
-
-def _replicated(builder: StartBuilder, record: Record) -> bool:
-    """Whether replicas of one server print under the same tags, as plain data parallelism did without a DP tag."""
-    size = builder.start.server_args.get("dp_size")
-    return isinstance(size, int) and size > 1 and record.rank.get("DP") is None
-
-
-def _foreign(builder: StartBuilder, record: Record) -> bool:
-    """Whether a start that shares its stream with another cannot have printed the record."""
-    family = record.family
-    if family in BATCHES:
-        return _other_mode(family, builder)
-    progress = builder.ranks.get(str(record.rank))
-    if progress is None:
-        return False
-    passed = {
-        "dist-init-begin": progress.weights_begun > 0,
-        "dist-init-end": progress.weights_begun > 0,
-        "weight-load-begin": progress.weights_begun > 0 and not builder.draft_possible,
-        "weight-load-end": progress.weights_ended >= progress.weights_begun > 0,
-        "memory-pool-end": progress.pools_ended > 0 and not builder.draft_possible,
-        "kv-alloc": progress.pools_ended > 0 and not builder.draft_possible,
-        "capacity": progress.capacity_seen,
-        "server-ready": bool(builder.start.events_of("ready")),
-    }
-    return passed.get(str(family), False)
-
-
-def _other_mode(family: str, builder: StartBuilder) -> bool:
-    """Whether a start of a disaggregated pair prints batches of the other family."""
-    mode = builder.start.server_args.get("disaggregation_mode")
-    return mode in ("prefill", "decode") and not family.startswith(str(mode))
 
 
 @mutable
