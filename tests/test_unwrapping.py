@@ -181,3 +181,22 @@ def test_a_log_in_which_each_line_stands_twice_is_read_as_one(case, bare, tmp_pa
 def test_a_log_with_its_newest_line_first_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(kvdiag.KvdiagError, match=r"newest line comes first.*tac "):
         kvdiag.explain(str(written(tmp_path / "server.log", lines_of(REAL[0])[::-1])))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2026-03-02T10:00:22.123456789Z\tINFO\t",
+        "2026-03-02 10:00:00.123 | INFO     | sglang:main:1 - ",
+        "0|sglang   | ",
+        "[rank0]:",
+        "node7 (unit 3) => ",
+    ],
+)
+@pytest.mark.parametrize("case", [case for case in REAL if "fail" in case.name], ids=lambda case: case.name)
+def test_what_stands_before_records_is_learnt_and_taken_off_the_traceback_too(case, before, bare, tmp_path):
+    lines = [before + line for line in lines_of(case)]
+    assert (
+        diagnosis(written(tmp_path / "server.log", lines), case)["starts"][0]["findings"]
+        == bare[case.name]["starts"][0]["findings"]
+    )

@@ -11,6 +11,7 @@ from kvdiag.lines.damage import recover, tidied, without_open_end
 from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.matcher import FOREWORD, Match, match_message
 from kvdiag.lines.mend import mended
+from kvdiag.lines.packaging import Packaging
 from kvdiag.lines.prefix import BARE_TAGS, CUT_PREFIX, PREFIX, UNTAGGED, Rank, rank_of
 from kvdiag.quantity import Interval, printed_interval
 from kvdiag.reading import Line
@@ -104,10 +105,17 @@ def read_records(lines: Iterable[Line]) -> Iterator[Record]:
 
 
 def _physical(lines: Iterable[Line]) -> Iterator[Record]:
+    packaging = Packaging()
     for line in lines:
         text = line.text
         if not text or text.isspace():
             continue
+        if text[0] != "[" or not PREFIX.match(text):
+            bare = packaging.without(text)
+            if not bare or bare.isspace():
+                continue
+            if bare != text:
+                line, text = replace(line, text=bare), bare
         yield from _split(line, text)
 
 

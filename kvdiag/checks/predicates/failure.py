@@ -233,6 +233,8 @@ def start_failed(facts: Facts, at: At) -> Iterator[Hit]:
         return
     named = [e for e in facts.events("exception") if "KeyboardInterrupt" not in e.record.message]
     reason = _named(named[-1:]) or (facts.last_exception[:200] or None)
+    if reason is None:
+        return
     yield Hit(event_lines([*named[-1:], *facts.events("crash")[:1]]), {"exception": reason, "free": _free_now(facts)})
 
 
@@ -242,9 +244,9 @@ def _free_now(facts: Facts) -> Interval | None:
 
 
 def died_serving(facts: Facts, at: At) -> Iterator[Hit]:
-    """A process of a running server died, or one whose start is not in the log."""
-    died = facts.events("crash")
-    if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts)):
+    """A process of a running server died, one whose start is not in the log, or one of a start whose exception is not."""
+    died, named = facts.events("crash"), facts.events("exception")
+    told = bool(named or facts.last_exception)
+    if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts) and told):
         return
-    named = facts.events("exception")
     yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": _named(named[-1:])})
