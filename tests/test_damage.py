@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 import kvdiag
 from kvdiag.lines import read_records
 from kvdiag.reading import Input, Line, read_lines
-from tests.test_unwrapping import REAL, diagnosis, written
+from tests.test_unwrapping import ALL, REAL, diagnosis, each, lines_of, written
 
 LINES = sorted(
     {
@@ -198,3 +200,62 @@ def test_a_fraction_in_a_reworded_failure_is_read_whole_or_not_at_all(tmp_path):
         path = written(tmp_path / "server.log", [text.format(printed)])
         (start,) = kvdiag.explain(str(path)).starts
         assert [number.value for number in start.start.find("mem_fraction_static")] == read
+
+
+def damaged(draw, lines):
+    """(lines, cut) of a line that was cut, shortened, torn or broken, with another by chance.
+
+    A hole within one number, or one up to the end, leaves a line that looks whole: no reader can tell.
+    """
+    line, other = draw.choice(lines), draw.choice(lines)
+    at = draw.randrange(len(line) + 1)
+    end = min(len(line), at + draw.randrange(1, 60))
+    width = draw.randrange(40, 200)
+    plain = at == end or end >= len(line) - 1 or all(mark.isdigit() or mark in ".-" for mark in line[at:end])
+    return draw.choice(
+        [
+            ([line[:at]], True),
+            ([line[at:]], False),
+            ([line[:at] + "..." + line[end:]], False),
+            ([line[:at] + "\u2026" + line[end:]], False),
+            ([line[:at] + "...", "..." + line[end:]], False),
+            ([line if plain else line[:at] + line[end:]], False),
+            ([line + other], False),
+            ([line[:at] + other, line[at:]], False),
+            ([line[place : place + width] for place in range(0, len(line), width)], False),
+            ([line.replace("[", "", 1)], False),
+        ]
+    )
+
+
+@each(ALL)
+def test_no_number_of_a_damaged_line_is_one_that_the_log_does_not_tell(case):
+    lines = [line for line in lines_of(case) if line.startswith("[2") and "server_args=" not in line]
+    told = {
+        (record.family, name, value.text)
+        for line in lines
+        for record in records_of(line)
+        for name, value in record.values.items()
+        if record.family
+    }
+    draw = random.Random(case.name)
+    for _ in range(100 if lines else 0):
+        pieces, cut = damaged(draw, lines)
+        for record in records_of(*pieces, cut=cut):
+            read = {(record.family, name, value.text) for name, value in record.values.items() if value.number is not None}
+            assert read <= told, pieces
+
+
+BATCH = "Decode batch, #running-req: 1, #token: 9, token usage: 0.04, gen throughput (token/s): 1.10, #queue-req: 5"
+
+
+@pytest.mark.parametrize("noise", ["7", "2026-05-14 10:00:00,123 - INFO - jit", "0it [00:00, ?it/s]", "127.0.0.1 - GET"])
+def test_what_another_process_prints_behind_a_number_is_no_part_of_it(noise):
+    line = f"[2026-01-01 10:00:00] {BATCH}"
+    assert records_of(line, noise)[0].number("#queue-req") in (5, None)
+
+
+def test_a_line_pasted_in_two_pieces_within_a_number_is_one():
+    first = "max_total_num_tokens=159277, chunked_prefill_size=8192, max_prefill_tokens=163"
+    records = records_of(first, "84, max_running_requests=32, context_len=4096")
+    assert [record.number("max_prefill_tokens") for record in records] == [16384]

@@ -35,3 +35,20 @@ def test_an_unknown_word_gets_near_ones(kvdiag):
     done = kvdiag("what", "tokn usage")
     assert done.returncode == 2
     assert "token usage" in done.stderr
+
+
+def test_the_meaning_in_a_given_release_is_told_alone(kvdiag):
+    before, after = (kvdiag("what", "accept rate", "--release", release).stdout for release in ("0.5.9", "0.5.14"))
+    assert "bonus" in before
+    assert "bonus" not in after
+    assert "changed between releases" not in before + after
+
+
+def test_a_line_that_the_release_does_not_print_is_said_to_be_none_of_its(kvdiag):
+    line = "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 438681, K size: 26.78 GB, V size: 26.78 GB"
+    assert "prints no such line" in kvdiag("what", line, "--release", "0.4.6").stdout
+    assert "prints no such line" not in kvdiag("what", line, "--release", "0.5.14").stdout
+
+
+def test_an_unknown_release_is_refused(kvdiag):
+    assert kvdiag("what", "token usage", "--release", "newest").returncode == 2

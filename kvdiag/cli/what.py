@@ -11,22 +11,26 @@ from kvdiag.errors import ExitCode, UnknownWordError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag what``."""
     parser.add_argument("words", nargs="+", metavar="TEXT", help='a field such as "token usage", or a whole line of a log')
+    parser.add_argument("--release", metavar="X", help="tell the meaning in that SGLang release, where it changed")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what the field or the line means."""
     from kvdiag.lines.glossary import find_field, near_fields, read_line
+    from kvdiag.releases import only, parse_release
     from kvdiag.reports.glossary_report import render_field, render_line
 
     text = " ".join(arguments.words)
+    stated = only(parse_release(arguments.release)) if arguments.release else None
     records = read_line(text)
     if records:
-        deliver(render_line(records, **terminal(None)), None)
+        deliver(render_line(records, stated=stated, **terminal(None)), None)
         return ExitCode.DONE
-    entries = find_field(text)
+    entries = find_field(text, stated)
     if not entries:
         near = near_fields(text)
         hint = f"; did you mean {', '.join(repr(name) for name in near)}?" if near else ""
-        raise UnknownWordError(f"{text!r} is no field of SGLang's log and no line that a rule knows{hint}")
+        log = f"the log of SGLang {stated}" if stated else "SGLang's log"
+        raise UnknownWordError(f"{text!r} is no field of {log} and no line that a rule knows{hint}")
     deliver(render_field(entries, **terminal(None)), None)
     return ExitCode.DONE

@@ -58,7 +58,12 @@ def without_open_end(match: Match, message: str) -> Match:
     The releases it fits are those of every variant that begins so.
     """
     values = match.values
-    if values and values[-1][0] != _ARGUMENTS and message.endswith(values[-1][2]) and not DECIMALS.fullmatch(values[-1][1]):
+    if (
+        values
+        and values[-1][0] != _ARGUMENTS
+        and message.rstrip().endswith(values[-1][2])
+        and not DECIMALS.fullmatch(values[-1][1])
+    ):
         values = values[:-1]
     beginning = _beginning(message.rstrip())
     variants = tuple(beginning[0]) if beginning else match.variants

@@ -25,10 +25,13 @@ def read_line(text: str) -> list[Record]:
     return [record for record in read_records([Line(1, text)]) if record.family]
 
 
-def entries_of(record: Record) -> Iterator[Entry]:
-    """The entry of each value of a record in the order of the line, with the meanings its releases allow."""
+def entries_of(record: Record, stated: ReleaseSet | None = None) -> Iterator[Entry]:
+    """The entry of each value of a record in the order of the line, with the meanings its releases allow.
+
+    Of releases `stated` beside the line these alone count.
+    """
     family = families()[record.family or ""]
-    releases = releases_of(record)
+    releases = stated or releases_of(record)
     for name in record.values:
         yield Entry(family, name, tuple(family.meanings(name, releases)))
 
@@ -41,10 +44,15 @@ def releases_of(record: Record) -> ReleaseSet:
     return possible or every_release()
 
 
-def find_field(name: str) -> list[Entry]:
-    """Every field of that name (case, ``#`` and the blank or underscore between words do not matter)."""
+def find_field(name: str, stated: ReleaseSet | None = None) -> list[Entry]:
+    """Every field of that name (case, ``#`` and the blank or underscore between words do not matter).
+
+    With `stated`, the meanings of these releases; a family in which it has none is left out.
+    """
     wanted = _plain(name)
-    return [entry for entry in every_field() if _plain(entry.field) == wanted]
+    found = (entry for entry in every_field() if _plain(entry.field) == wanted)
+    meant = (Entry(entry.family, entry.field, tuple(entry.family.meanings(entry.field, stated))) for entry in found)
+    return [entry for entry in meant if entry.meanings]
 
 
 def every_field() -> Iterator[Entry]:

@@ -18,8 +18,13 @@ FAMILIES = (
     *("memory-pool-end", "swa-split", "swa-pool-usage", "dsv4-pool", "graph-begin", "graph-end"),
 )
 _EVERY_FIELD = ("prefill-batch", "decode-batch", "retract")
-"""Families nobody shortens by hand: a field that is missing in the middle was lost, and took a part of its neighbour along."""
+"""Families nobody shortens by hand. In the others a mark shows that somebody did: without one, a field that is missing was
+lost, and may have taken a part of its neighbour along."""
+_ELISIONS = ("...", "…", "[...]", "(...)")
 _SEPARATOR = r"(?:^|[,.;:] |\) |\[\d+\], )"
+_NEXT = r"(?:^|[,.] |\[\d+\], )"
+_WHOLE = r"(?:0|[1-9]\d*)"
+"""Digits as printed; with a nought before others they are the ends of two numbers."""
 _END = r"(?=,? *$|, |\.(?: |$)| {2,}| <)"
 _GROUPED = r"[+-]?\d{1,3}(?:[,_\u202f]\d{3})+(?!\d)"
 _SHARED = 4
@@ -59,7 +64,8 @@ def _certain(family: str, label: _Label, message: str, end: int, *, cut: bool) -
     rest = message[end:].rstrip()
     if rest in ("", ",", "."):
         return not cut or DECIMALS.fullmatch(label.kind) is not None
-    if family not in _EVERY_FIELD:
+    shortened = rest.startswith(("  ", " <")) or rest.lstrip(", ").startswith(_ELISIONS)
+    if shortened and family not in _EVERY_FIELD:
         return True
     rest = rest.lstrip(",. ")
     return any(rest.startswith(name[:_SHARED] if len(rest) >= _SHARED else name[: len(rest)]) for name in label.after)
@@ -79,17 +85,19 @@ def _labels(family: str) -> tuple[_Label, ...]:
 
 def _pattern(family: str, name: str, kind: str) -> re.Pattern[str]:
     decimals = DECIMALS.fullmatch(kind)
+    unit = formats().unit(family, name)
     if decimals:
-        value = rf"[+-]?\d+\.\d{{{decimals[1]}}}"
+        value = rf"[+-]?{'[01]' if unit == 'fraction' else _WHOLE}\.\d{{{decimals[1]}}}"
     elif kind == "d":
-        value = r"[+-]?\d+"
+        value = rf"[+-]?{_WHOLE}"
     elif kind == "f":
-        value = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+        value = rf"[+-]?{_WHOLE}(?:\.\d+)?(?:[eE][+-]?\d+)?"
     else:
         value = r"True|False|torch\.\w+" if kind in ("b", "v", "w") else "|".join(map(re.escape, kind.split("|")))
     grouped = _GROUPED if kind == "d" else r"(?!)"
-    unit = _UNITS.get(formats().unit(family, name), "")
-    return re.compile(rf"{_SEPARATOR}{re.escape(name)}(?:: |=| = )(?:(?P<grouped>{grouped})|(?P<value>{value})){unit}{_END}")
+    before = _NEXT if family in _EVERY_FIELD else _SEPARATOR
+    unit = _UNITS.get(unit, "")
+    return re.compile(rf"{before}{re.escape(name)}(?:: |=| = )(?:(?P<grouped>{grouped})|(?P<value>{value})){unit}{_END}")
 
 
 def _follow(sequence: Sequence, after: frozenset[str], found: dict[tuple[str, str], set[str]]) -> frozenset[str]:
@@ -107,13 +115,15 @@ def _follow(sequence: Sequence, after: frozenset[str], found: dict[tuple[str, st
 
 
 def family_of_head(message: str) -> str:
-    """The family whose lines begin most like the message; empty where it begins like none."""
+    """The family whose lines begin most like the message; empty where it begins like none, or like two."""
     best, shared = "", _LEAST_SHARED - 1
     for variant in formats().starting(message):
         for head in heads(variant.sequence):
             common = _common(head, message)
             if common > shared:
                 best, shared = variant.family, common
+            elif common == shared and best != variant.family and common < min(len(head), len(message)):
+                best = ""
     return best
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import replace
-from kvdiag.lines.labels import family_of_head
+from kvdiag.lines.labels import FAMILIES, family_of_head
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.matcher import FOREWORD
 
@@ -29,6 +30,7 @@ def mended(records: Iterable[Record], remake: Remake, recover: Callable[[Record]
 
 def _rejoined(records: Iterable[Record], remake: Remake, recover: Callable[[Record], Record]) -> Iterator[Record]:
     held: list[Record] = []
+    behind = 0
     for record in records:
         if held:
             if _goes_on(held, record):
@@ -36,10 +38,11 @@ def _rejoined(records: Iterable[Record], remake: Remake, recover: Callable[[Reco
                 continue
             yield from _settled(held, remake, recover)
             held = []
-        if _broken(record):
+        if _broken(record) and not (record.family in FAMILIES and behind == record.line.number and not record.line.full):
             held = [record]
         else:
             yield record
+        behind = record.line.number if record.torn else 0
     if held:
         yield from _settled(held, remake, recover)
 
@@ -52,7 +55,14 @@ def _broken(record: Record) -> bool:
         return True
     if record.family == "server-args-dump":
         return not _whole(record)
+    if record.family in FAMILIES:
+        return record.message[-1:].isdigit()
     return record.family is None and _begins_a_line(record)
+
+
+def _seam(first: Record, second: Record) -> bool:
+    """Whether a number may go on from one piece to the next: digits there, and then nothing or another field."""
+    return first.message[-1:].isdigit() and re.match(r"[0-9]{1,12}(?:$|, [#a-z])", second.line.text) is not None
 
 
 def _begins_a_line(record: Record) -> bool:
@@ -64,6 +74,8 @@ def _goes_on(held: list[Record], record: Record) -> bool:
     last = held[-1]
     if record.prefixed or record.line.stream != last.line.stream or record.line.number > last.line.number + 1:
         return False
+    if held[0].family in FAMILIES and len(held) == 1 and not last.line.full and not _seam(last, record):
+        return False
     if held[0].line.full:
         return last.line.full and len(held) < _MOST_LINES
     return record.family is None and not _begins_a_line(record) and len(held) < _SOFT_LINES
@@ -74,13 +86,17 @@ def _settled(held: list[Record], remake: Remake, recover: Callable[[Record], Rec
     first = held[0]
     for count in range(2, len(held) + 1):
         pieces = held[:count]
-        if pieces[-1].line.full and count < len(held):
+        if count < len(held) and (pieces[-1].line.full or _seam(pieces[-1], held[count])):
             continue
         whole = _join(pieces, remake)
         if whole is not None:
             yield whole
             yield from map(recover, held[count:])
             return
+    if len(held) > 1 and first.family in FAMILIES and _seam(*held[:2]):
+        yield recover(replace(first, family=None, variants=(), values={}, torn=True))
+        yield from map(recover, held[1:])
+        return
     if len(held) > 1 and first.message.rstrip().endswith(","):
         apart, together = recover(first), recover(_soft(held[:2]))
         if len(together.values) > len(apart.values):
@@ -98,8 +114,10 @@ def _soft(pieces: list[Record]) -> Record:
 def _join(pieces: list[Record], remake: Remake) -> Record | None:
     hard = "".join(piece.line.text if index else piece.message for index, piece in enumerate(pieces))
     soft = _soft(pieces).message
-    for message in (hard, soft) if pieces[0].line.full else (soft,):
+    for message in (hard, soft) if pieces[0].line.full else (hard,) if _seam(*pieces[:2]) else (soft,):
         made = remake(pieces[0], message)
+        if made is not None and pieces[0].family in FAMILIES and len(made.values) <= len(pieces[0].values):
+            continue
         if made is not None and (made.family != "server-args-dump" or _whole(made)):
             return made
     return None

@@ -7,21 +7,27 @@ from collections.abc import Iterator
 from kvdiag.lines import Record
 from kvdiag.lines.families import families
 from kvdiag.lines.glossary import Entry, entries_of, releases_of
+from kvdiag.releases import ReleaseSet
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
 
 
-def render_line(records: list[Record], *, width: int = 100, colour: bool = False) -> str:
-    """Every record of a pasted line: what kind it is, who prints it, and each value with unit and meaning."""
+def render_line(records: list[Record], *, stated: ReleaseSet | None = None, width: int = 100, colour: bool = False) -> str:
+    """Every record of a pasted line: what kind it is, who prints it, and each value with unit and meaning.
+
+    With `stated`, the meaning it has in these releases.
+    """
     paint = Paint(colour, width)
     lines: list[str] = []
     for record in records:
-        lines += [*_line(record, paint), ""]
+        lines += [*_line(record, paint, stated), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _line(record: Record, paint: Paint) -> Iterator[str]:
+def _line(record: Record, paint: Paint, stated: ReleaseSet | None) -> Iterator[str]:
     family = families()[record.family or ""]
+    if stated and not releases_of(record) & stated:
+        yield from paint.wrap(f"SGLang {stated} prints no such line: a fork or another release did.", "")
     yield paint.bold(f"{family.title} ({family.name}), printed by SGLang {releases_of(record)}")
     yield from paint.wrap(family.meaning, "  ")
     if family.notes:
@@ -30,7 +36,7 @@ def _line(record: Record, paint: Paint) -> Iterator[str]:
         yield from paint.wrap(f"{record.rank}: the worker that printed it", "  ")
     if record.damaged:
         yield from paint.wrap("The line is damaged: only whole values are read.", "  ")
-    for entry in entries_of(record):
+    for entry in entries_of(record, stated):
         value = record.values[entry.field]
         yield f"  {paint.bold(safe(entry.field))} = {safe(value.text, 120)}"
         yield from _meanings(entry, paint, value.unit)
