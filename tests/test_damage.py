@@ -259,3 +259,13 @@ def test_a_line_pasted_in_two_pieces_within_a_number_is_one():
     first = "max_total_num_tokens=159277, chunked_prefill_size=8192, max_prefill_tokens=163"
     records = records_of(first, "84, max_running_requests=32, context_len=4096")
     assert [record.number("max_prefill_tokens") for record in records] == [16384]
+
+
+def test_a_line_without_its_prefix_may_be_shortened_without_a_mark():
+    (record,) = records_of("max_total_num_tokens=171008, context_len=169000, available_gpu_mem=8.27 GB")
+    assert texts(record) == {"max_total_num_tokens": "171008", "context_len": "169000", "available_gpu_mem": "8.27"}
+
+
+def test_a_printed_line_whose_middle_is_lost_keeps_no_number_at_the_seam():
+    (record,) = records_of("[2026-01-01 10:00:00] max_total_num_tokens=4096, chunked_prefill_size=48, context_len=4096")
+    assert record.number("chunked_prefill_size") is None

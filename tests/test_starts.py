@@ -234,3 +234,8 @@ def test_scheduler_lines_that_either_of_two_servers_can_print_are_nobody_s():
 def test_the_arguments_in_force_are_numbers_of_the_start():
     (start,) = starts_of(dump(mem_fraction_static=0.85, page_size=64) + rank_lines(""))
     assert (start.first("mem_fraction_static").value, start.first("page_size").value) == (0.85, 64)
+
+
+def test_a_variant_of_an_element_type_keeps_its_name():
+    (start,) = starts_of("[2026-01-01 10:00:00] Using KV cache dtype: torch.float8_e4m3fnuz\n" + rank_lines(""))
+    assert start.find("kv_cache_dtype")[0].value == "fp8_e4m3fnuz"

@@ -18,8 +18,8 @@ FAMILIES = (
     *("memory-pool-end", "swa-split", "swa-pool-usage", "dsv4-pool", "graph-begin", "graph-end"),
 )
 _EVERY_FIELD = ("prefill-batch", "decode-batch", "retract")
-"""Families nobody shortens by hand. In the others a mark shows that somebody did: without one, a field that is missing was
-lost, and may have taken a part of its neighbour along."""
+"""Families nobody shortens by hand. Others are, in lines without SGLang's prefix or with a mark where something is left out;
+else a field that is missing was lost, and may have taken a part of its neighbour along."""
 _ELISIONS = ("...", "…", "[...]", "(...)")
 _SEPARATOR = r"(?:^|[,.;:] |\) |\[\d+\], )"
 _NEXT = r"(?:^|[,.] |\[\d+\], )"
@@ -64,7 +64,7 @@ def _certain(family: str, label: _Label, message: str, end: int, *, cut: bool) -
     rest = message[end:].rstrip()
     if rest in ("", ",", "."):
         return not cut or DECIMALS.fullmatch(label.kind) is not None
-    shortened = rest.startswith(("  ", " <")) or rest.lstrip(", ").startswith(_ELISIONS)
+    shortened = not cut or rest.startswith(("  ", " <")) or rest.lstrip(", ").startswith(_ELISIONS)
     if shortened and family not in _EVERY_FIELD:
         return True
     rest = rest.lstrip(",. ")

@@ -7,7 +7,7 @@ from math import isfinite
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.quantity import Interval, printed_interval
-from kvdiag.quantity.dtype import canonical_dtype
+from kvdiag.quantity.dtype import spelled_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.evidence import Evidence
 from kvdiag.starts.loose import SGLANG_KINDS, loose_fraction, loose_releases
@@ -179,7 +179,7 @@ class StartBuilder:
 
     def _dtype(self, record: Record, name: str, role: str | None, path: int) -> None:
         if name in record.values:
-            self._text("kv_cache_dtype", canonical_dtype(record.values[name].text), role, record, path)
+            self._text("kv_cache_dtype", spelled_dtype(record.values[name].text), role, record, path)
 
     def _states(self, record: Record, path: int) -> None:
         """The state pool's bytes are the sum of its parts."""
