@@ -189,9 +189,10 @@ def test_servers_of_one_log_are_told_apart_by_the_digits_of_their_names(name, tm
 
 @pytest.mark.parametrize("walk", WALKS, indirect=True)
 @pytest.mark.parametrize("name", ["docker-json", "cri"])
-def test_a_part_whose_end_comes_after_other_lines_is_read_as_the_strict_rules_read_it(name, tmp_path):
+@pytest.mark.parametrize("text", ["y" * 40_000, "y" * 16_382 + "\\n" + "y" * 90], ids=["letters", "ends like a line end"])
+def test_a_part_whose_end_comes_after_other_lines_is_read_as_the_strict_rules_read_it(name, text, tmp_path):
     path = tmp_path / "log"
     lines = WRAPPERS[name]([f"{OFTEN}{n}" for n in range(4000)])
-    part = WRAPPERS[name](["y" * 40_000])[0]
+    part = WRAPPERS[name]([text])[0]
     path.write_text("\n".join([*lines[:1000], part, *lines[1000:3000], part, *lines[3000:], part]) + "\n", encoding="utf-8")
     assert_same(path)

@@ -156,3 +156,15 @@ def test_big_and_small_logs_are_reviewed_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(sample, "BIG", 0)
     (big,) = postmortem([str(log)]).reviews
     assert small == big
+
+
+def test_work_just_before_a_storm_is_not_called_idle(tmp_path):
+    log = tmp_path / "server.log"
+    event = (
+        "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 77, #new_token_ratio: 0.5512 -> 0.9200"
+    )
+    storm = [f"[2025-01-15 10:{5 + n // 6:02}:{n % 6 * 10:02} TP0] {event}\n" + batch(300 + n * 10, 0, 5) for n in range(12)]
+    log.write_text(batch(0, 0, 1) + "".join(batch(290 + n, 0, 5) for n in range(10)) + "".join(storm))
+    (review,) = postmortem([str(log)]).reviews
+    assert [phase.kind for phase in review.phases] == ["idle", "storm"]
+    assert review.phases[0].end == "2025-01-15T10:04:50"

@@ -210,8 +210,8 @@ class Scanner:
 
 def _has_parts(data: bytes) -> bool:
     """Whether some line of a container engine's log may be only a part of one: not every line says that it ends."""
-    ends = data.count(b'\\n","stream":"') + data.count(b" stdout F ") + data.count(b" stderr F ")
-    return ends < data.count(b"\n")
+    ends = sum(data.count(end) for end in (b'\\n","', b'\\n", "', b" stdout F ", b" stderr F "))
+    return ends - data.count(b'\\\\n"') < data.count(b"\n")
 
 
 def _pieces(block: Block) -> Iterator[Block]:

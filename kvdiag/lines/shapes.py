@@ -7,6 +7,7 @@ whose own words hold digits, two records on a line) stays with the strict rules.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from enum import IntEnum
@@ -92,6 +93,8 @@ def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape 
     pieces = _RUNS.split(raw)
     literals, runs = tuple(pieces[0::2]), pieces[1::2]
     message = record.message.encode("utf-8", "replace")
+    if message not in raw and _JSON.match(raw):
+        message = json.dumps(record.message, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
     at = raw.find(message)
     if (
         record.damaged
@@ -102,7 +105,7 @@ def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape 
         or at < 0
     ):
         return None
-    if b"\0" in raw or raw.count(message) != 1 or b"\xef\xbf\xbd" in message:
+    if b"\0" in raw or b"\\u" in message or raw.count(message) != 1 or b"\xef\xbf\xbd" in message:
         return None
     if _within_run(raw, at) or _within_run(raw, at + len(message)):
         return None
@@ -138,8 +141,8 @@ def _around(raw: bytes, at: int, length: int, before: int, stream: str) -> dict[
 
     The message is at `at`, `before` runs are before SGLang's prefix. None where it cannot be told which runs those are.
     """
-    json = _JSON.match(raw)
-    if not json and not stream:
+    is_json = _JSON.match(raw)
+    if not is_json and not stream:
         return {}
     runs = [(found.start(), found.end()) for found in _RUNS.finditer(raw)]
     outside = raw[:at] + b"\n" * length + raw[at + length :]
@@ -149,7 +152,7 @@ def _around(raw: bytes, at: int, length: int, before: int, stream: str) -> dict[
     if named is None:
         return None
     bounds: dict[int, Run] = {}
-    if json:
+    if is_json:
         if b"\\u" in outside or b'\\"' in outside:
             return None
         named += [found.span() for found in _KEY.finditer(outside)]

@@ -106,7 +106,7 @@ def _runs(labels: list[str]) -> Iterator[_Run]:
 
 
 def _merged(runs: list[_Run], shortest: int) -> list[_Run]:
-    """Runs without those too short to be a phase: shortest first, each joins its longer neighbour.
+    """Runs without those too short to be a phase: shortest first, each joins a neighbour.
 
     Storms stay, and take in a full pool of less than `STORM_EDGE` seconds beside them: that is their beginning or end.
     """
@@ -146,11 +146,9 @@ class _Chain:
         return run[1] - run[0]
 
     def join(self, index: int) -> list[int]:
-        """Gives the run the label of its longer neighbour and joins what is then alike; the runs whose length may change."""
+        """Gives the run the label of a neighbour and joins what is then alike; the runs whose length may change."""
         run = self._run(index)
-        into = max(
-            self.neighbours(index), key=lambda at: (_is_end_of_storm(run, self._run(at)), self._run(at)[1] - self._run(at)[0])
-        )
+        into = max(self.neighbours(index), key=lambda at: self._draws(run, self._run(at)))
         label = self._run(into)[2]
         begin, end = run[0], run[1]
         for at in self.neighbours(index):
@@ -159,6 +157,11 @@ class _Chain:
                 self._unlink(at)
         self.runs[index] = (begin, end, label)
         return [index, *self.neighbours(index)]
+
+    def _draws(self, run: _Run, other: _Run) -> tuple[bool, bool, int]:
+        """How much a short run is of a neighbour: the end of a storm is the storm's, work is no idleness, then the longer."""
+        works = not run[2].startswith("idle") and not other[2].startswith("idle")
+        return _is_end_of_storm(run, other), works, other[1] - other[0]
 
     def _run(self, index: int) -> _Run:
         run = self.runs[index]

@@ -17,10 +17,10 @@ from kvdiag.reading.unwrap import Unwrapper
 
 _HEAD = 4096
 FIRST = 1 << 18
-LARGEST = 1 << 22
+LARGEST = 1 << 21
 """Bytes of the first block and of the largest: blocks double, so that the start-up part of a big log is there soon."""
 
-AHEAD = 3
+AHEAD = 2
 """Blocks that are read before they are asked for."""
 
 
