@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from bench.make_log import DAY, write_log
-from kvdiag.frozen import replace
 from kvdiag.pipeline import postmortem
 from tests.conftest import FIXTURES
 
