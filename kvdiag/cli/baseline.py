@@ -26,5 +26,10 @@ def run(arguments: argparse.Namespace) -> int:
     observed = observe(log, config=arguments.config, model=arguments.model, release=arguments.release)
     if observed.others:
         print(f"kvdiag: {safe(log)}: {observed.others + 1} starts, the baseline is of the last", file=sys.stderr)
+    if observed.snapshot.failed:
+        print(
+            f"kvdiag: {safe(log)}: this start failed; a later one that fails the same way has not drifted from it",
+            file=sys.stderr,
+        )
     deliver(write_baseline(observed.snapshot), arguments.output)
     return ExitCode.DONE

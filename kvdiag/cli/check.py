@@ -40,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.update and not arguments.baseline:
         raise InputError("--update needs --baseline FILE: the file to rewrite")
+    if arguments.update and (arguments.select or arguments.ignore):
+        raise InputError("--update takes the whole start into the baseline: leave out --select and --ignore")
     options = Options(arguments.fail_on, _codes(arguments.select), _codes(arguments.ignore))
     policy = read_policy(arguments.policy) if arguments.policy else None
     baseline = read_baseline(arguments.baseline) if arguments.baseline else None
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     outcome = check(observed, baseline, policy, options)
     deliver(_render(outcome, arguments), arguments.output)
     if arguments.update:
-        return _update(observed, outcome, arguments.baseline)
+        return _update(observed, check(observed, baseline), arguments.baseline)
     return ExitCode.CHECK_FAILED if outcome.failed and not arguments.exit_zero else ExitCode.DONE
 
 
@@ -76,12 +78,17 @@ def _render(outcome: Outcome, arguments: argparse.Namespace) -> str:
 
 
 def _update(observed: Observation, outcome: Outcome, baseline: str) -> int:
+    """Rewrites the baseline; `outcome` is of no policy, as the file takes in all that changed, allowed or suppressed or not."""
     from kvdiag.gate import write_baseline
     from kvdiag.reports.safe import safe
 
+    if any(drift.code == "KD133" and drift.level == "error" for drift in outcome.drifts):
+        raise InputError(
+            f"{baseline}: left as it was: the server of the log did not come up, so its start is none to compare with"
+        )
     deliver(write_baseline(observed.snapshot), baseline)
-    accepted = [drift for drift in outcome.drifts if drift.code != "KD191"]
-    for drift in accepted:
+    for drift in outcome.drifts:
         print(f"accepted {drift.code} {safe(drift.message)}", file=sys.stderr)
-    print(f"kvdiag: {baseline} rewritten, {len(accepted)} changes accepted", file=sys.stderr)
+    noise = f", and {len(outcome.noise)} that are noise" if outcome.noise else ""
+    print(f"kvdiag: {baseline} rewritten, {len(outcome.drifts)} changes accepted{noise}", file=sys.stderr)
     return ExitCode.DONE

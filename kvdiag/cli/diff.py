@@ -6,7 +6,7 @@ import argparse
 
 from kvdiag.cli.arguments import add_model_arguments, add_output, one_log
 from kvdiag.cli.output import deliver, terminal
-from kvdiag.errors import ExitCode
+from kvdiag.errors import ExitCode, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.gate.difference import difference
     from kvdiag.reports.diff_report import render, render_text
 
+    if arguments.log_a == arguments.log_b == "-":
+        raise InputError("only one of the two logs can be standard input")
     known = {"config": arguments.config, "model": arguments.model, "release": arguments.release}
     tree = None
     if arguments.source:

@@ -6,9 +6,10 @@ import json
 from fractions import Fraction
 from typing import Any
 
-from kvdiag.errors import BaselineError
+from kvdiag.errors import BaselineError, ReleaseError
 from kvdiag.gate.model import Checked, Shape, Snapshot, Stated
 from kvdiag.quantity import Interval
+from kvdiag.releases import parse_release
 
 SCHEMA = "kvdiag.baseline/1"
 LARGEST = 8 << 20
@@ -102,7 +103,7 @@ def _text(path: str) -> str:
 def parse_baseline(text: str, path: str) -> Snapshot:
     """As `read_baseline`, from the file's text."""
     try:
-        data = json.loads(text, parse_float=_decimal, parse_constant=_refuse)
+        data = json.loads(text, parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise BaselineError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
@@ -114,9 +115,17 @@ def parse_baseline(text: str, path: str) -> Snapshot:
         )
     try:
         return _snapshot(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ReleaseError) as error:
         what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
         raise BaselineError(f"{path}: not a whole baseline: {what}; write it again with: kvdiag baseline LOG -o {path}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys all stand once: of two with one name JSON keeps the last, and a reader sees the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def _refuse(name: str) -> None:
@@ -126,13 +135,15 @@ def _refuse(name: str) -> None:
 def _decimal(text: str) -> Fraction:
     """A JSON number as the exact decimal it is; one with a huge exponent would take all memory, and is refused."""
     exponent = text.lower().partition("e")[2].lstrip("+-")
-    if len(text) > 60 or len(exponent) > 3:
+    if len(text) > 60 or len(exponent) > 2:
         raise ValueError(f"the number {text[:60]} is not one that kvdiag writes")
     return Fraction(text)
 
 
 def _snapshot(data: dict[str, Any]) -> Snapshot:
     release = data["release"]
+    if release and parse_release(str(release["first"])) > parse_release(str(release["last"])):
+        raise ValueError(f"the releases {release['first']} to {release['last']} are no range")
     return Snapshot(
         release=(str(release["first"]), str(release["last"])) if release else None,
         model={str(k): str(v) for k, v in data["model"].items()},

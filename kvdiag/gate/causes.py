@@ -45,7 +45,7 @@ def cell_reason(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
 def residual_cause(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
     """The cause of what the formula of the simple pool does not give, beyond rounding."""
     capped = a.is_capped and b.is_capped
-    same_kind = before.on_shared_memory and after.on_shared_memory and not capped
+    same_kind = before.on_shared_memory and after.on_shared_memory and not capped and not releases_differ(before, after)
     if same_kind and a.total is not None and b.total is not None:
         return "total_memory"
     if models_differ(before, after):

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.frozen import frozen
+from kvdiag.starts.tables import UNITS
 
 LEVELS = ("note", "warning", "error")
 
@@ -51,6 +52,18 @@ def meaning_of(number: str, unit: str) -> Meaning:
     table = _documents()["numbers.toml"]
     entry = table.get(number) or table["other_bytes" if unit == "bytes" else "other"]
     return Meaning(entry["code"], entry["kind"], entry["better"])
+
+
+@lru_cache(maxsize=1)
+def number_names() -> frozenset[str]:
+    """The numbers that rules know the meaning or the unit of."""
+    return frozenset(UNITS) | (frozenset(_documents()["numbers.toml"]) - {"other", "other_bytes"})
+
+
+@lru_cache(maxsize=1)
+def argument_names() -> frozenset[str]:
+    """The server arguments of every release."""
+    return frozenset(name for document in rulebook.load("arguments") for name in document["fields"])
 
 
 @lru_cache(maxsize=1)

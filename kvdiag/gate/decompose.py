@@ -179,7 +179,12 @@ def shapley(a: Values, b: Values) -> dict[str, Fraction]:
 
 
 def _whole(tokens: Mapping[str, Fraction], total: int) -> dict[str, int]:
-    """Whole tokens that add up to `total`: rounded down, then one more where the most was cut off."""
+    """Whole tokens that add up to `total`: rounded down, then one more where the most was cut off.
+
+    The first cause that is not nothing is counted upwards, so that the reverse comparison rounds the same way.
+    """
+    if next((share for _, share in sorted(tokens.items()) if share), 0) < 0:
+        return {cause: -count for cause, count in _whole({cause: -share for cause, share in tokens.items()}, -total).items()}
     whole = {cause: int(share // 1) for cause, share in tokens.items()}
     left = total - sum(whole.values())
     for cause in sorted(tokens, key=lambda c: (whole[c] - tokens[c], c))[:left]:

@@ -111,6 +111,9 @@ def _ready(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         yield Drift("KD133", "error", "start", "the baseline's server came up, this one did not", "", "ready", "not ready")
     elif after.ready and not before.ready:
         yield Drift("KD133", "note", "start", "the server came up; the baseline's did not", "", "not ready", "ready")
+    elif before.failed and after.failed:
+        reason = "the start failed in both logs, and what would have come later could not be compared"
+        yield Drift("KD133", "note", "start", "neither server came up", reason, "not ready", "not ready", noise=True)
 
 
 def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:

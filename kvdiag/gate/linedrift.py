@@ -32,7 +32,7 @@ def compare_lines(before: Snapshot, after: Snapshot, accepts: Accepts = lambda _
     drifts = [_changed(old, shape, differ) for old, shape in reworded]
     paired = {shape for pair in reworded for shape in pair}
     failures = [s for s in new if s not in paired and _is_failure(s, before, after)]
-    drifts += [_failure(shape) for shape in failures]
+    drifts += [_failure(shape, after, differ) for shape in failures]
     gone = [s for s in gone if s.stage == "start" and s not in paired]
     new = [s for s in new if s.stage == "start" and s not in paired and s not in failures]
     cut = before.ready and not after.ready
@@ -122,9 +122,17 @@ def _new(shape: Shape) -> Drift:
     return Drift("KD142", "warning", shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
 
 
-def _failure(shape: Shape) -> Drift:
+def _failure(shape: Shape, after: Snapshot, differ: bool) -> Drift:
+    """An accident that a rule knows is an error; what merely reads like one is a warning where the server was up with it."""
+    level, reason = "error", ""
+    if shape.family is None and shape.stage == "load":
+        level, reason = "warning", "it came after the server was up, and may be an answer to one request"
+    elif shape.family is None and shape.text.lower().startswith(("warning:", "warn:")):
+        level, reason = "warning", "the server calls it a warning"
+    elif shape.family is None and differ and after.ready:
+        level, reason = "warning", "the release is another, and the server came up with it"
     said = f"a new line that reads like a failure: {shape.text!r}"
-    return Drift("KD144", "error", shape.family or "line", said, "", None, shape.text, lines=(shape.line,))
+    return Drift("KD144", level, shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
 
 
 def _load_lines(before: Snapshot, after: Snapshot) -> Iterator[Drift]:

@@ -71,6 +71,11 @@ class Snapshot:
         """Whether free memory is the machine's, which other programs change from one reading to the next."""
         return self.arguments.get("device") in ("cpu", "mps", "mlx")
 
+    @property
+    def failed(self) -> bool:
+        """Whether the log tells that the server did not come up: it lacks the word of it, and has that of a failure."""
+        return not self.ready and (bool(self.findings) or any(shape.error for shape in self.shapes))
+
     def find(self, name: str, role: str | None = None) -> list[Stated]:
         """The numbers of that name, and the further ones of it (``name[2]``); with `role` those of that model, or of none."""
         further = f"{name}["

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kvdiag.frozen import frozen, replace
 from kvdiag.gate.budget import Budget, budget_of
@@ -185,8 +185,12 @@ def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterat
     """Numbers that one of the logs does not state, on ranks that both have."""
     first = {(n.name, n.role, ranks[rank]): n for n in before.numbers for rank in n.ranks if rank in ranks}
     second = {(n.name, n.role, rank): n for n in after.numbers for rank in n.ranks if rank in ranks.values()}
-    gone = {n: None for key, n in first.items() if key not in second}
-    new = {n: None for key, n in second.items() if key not in first}
+    own = {other: rank for rank, other in ranks.items()}
+    gone = _stated_alone((n, own[rank]) for (*_, rank), n in first.items() if (n.name, n.role, rank) not in second)
+    new = _stated_alone((n, rank) for (*_, rank), n in second.items() if (n.name, n.role, rank) not in first)
+    if not before.numbers and after.numbers:
+        said = f"the baseline states no number, and the log {len(after.numbers)}: none could be compared"
+        yield Drift("KD112", "warning", "numbers", said, lines=(after.numbers[0].line,))
     for number in gone:
         level, reason, root = "error", "", ""
         if before.ready and not after.ready:
@@ -202,6 +206,14 @@ def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterat
     for number in new:
         message = f"{number.name}{places(number.ranks)} is {amount(number.value)} and was not stated before"
         yield Drift("KD112", "note", number.name, message, "", None, number.value, number.ranks, number.role, (), (number.line,))
+
+
+def _stated_alone(numbers: Iterable[tuple[Stated, str]]) -> list[Stated]:
+    """Numbers with those of their ranks that were given with them, in place of all that state them alike."""
+    groups: dict[Stated, list[str]] = {}
+    for number, rank in numbers:
+        groups.setdefault(number, []).append(rank)
+    return [replace(number, ranks=tuple(ranks)) for number, ranks in groups.items()]
 
 
 def _ranks(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator[Drift]:

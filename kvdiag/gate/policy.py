@@ -5,17 +5,21 @@ from __future__ import annotations
 import datetime
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
+from kvdiag.checks.findings import rules as finding_rules
 from kvdiag.errors import PolicyError, ReleaseError
 from kvdiag.frozen import field, frozen
-from kvdiag.gate.codes import LEVELS, codes
+from kvdiag.gate.codes import LEVELS, argument_names, codes, number_names
 from kvdiag.releases import parse_ranges
 
 _DIRECTIONS = ("any", "up", "down")
+_SLIP = 0.8
+"""How alike (difflib's ratio) an unknown name and a known one are where the known one was meant."""
 _WORDS = ("exact", "any", "default")
 _KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "checks": {"required": list},
@@ -145,14 +149,14 @@ class _Reader:
         findings, release = data.get("findings", {}), data.get("release", {})
         return Policy(
             path=self.path,
-            numbers={name: self.allowance(name, value) for name, value in data.get("numbers", {}).items()},
-            required_checks=self.texts("checks", "required", data.get("checks", {})),
-            allowed_findings=self.texts("findings", "allowed", findings),
-            forbidden_findings=self.texts("findings", "forbidden", findings),
+            numbers={self.number(name): self.allowance(name, value) for name, value in data.get("numbers", {}).items()},
+            required_checks=self.named("checks", "required", data.get("checks", {}), number_names()),
+            allowed_findings=self.findings("allowed", findings),
+            forbidden_findings=self.findings("forbidden", findings),
             unknown_budget=self.budget(lines.get("unknown_budget")),
             accepted_lines=self.texts("lines", "accept", lines),
-            required_arguments=arguments.get("required", {}),
-            ignored_arguments=self.texts("arguments", "ignore", arguments),
+            required_arguments=self.required(arguments.get("required", {})),
+            ignored_arguments=self.named("arguments", "ignore", arguments, argument_names() if arguments else ()),
             allowed_releases=self.ranges(release.get("allowed")),
             levels=self.levels(data.get("levels", {})),
             suppressions=tuple(self.suppression(entry) for entry in data.get("suppress", ())),
@@ -173,6 +177,39 @@ class _Reader:
         if not all(isinstance(value, str) for value in values):
             raise self.fail(f"{section}.{key} must hold texts only", section, key)
         return tuple(values)
+
+    def number(self, name: str) -> str:
+        """A name of a number, or of a further one of its kind (``name[2]``)."""
+        self.no_slip(name.partition("[")[0], number_names(), "numbers", name)
+        return name
+
+    def no_slip(self, name: str, known: Collection[str], section: str, key: str) -> None:
+        """Raises PolicyError for a name that is almost a known one; a wholly unknown one may be a fork's."""
+        if name in known:
+            return
+        meant = get_close_matches(name, known, n=1, cutoff=_SLIP)
+        if meant:
+            raise self.fail(f"nothing is named {name!r}; is {meant[0]!r} meant?", section, key)
+
+    def findings(self, key: str, table: dict[str, Any]) -> tuple[str, ...]:
+        """Codes of findings, or beginnings of such."""
+        known = [rule.code for rule in finding_rules()] if table else []
+        for prefix in self.texts("findings", key, table):
+            if not prefix or not any(code.startswith(prefix) for code in known):
+                raise self.fail(f"no finding begins with {prefix!r}; kvdiag rules list has them", "findings", key)
+        return self.texts("findings", key, table)
+
+    def named(self, section: str, key: str, table: dict[str, Any], known: Collection[str]) -> tuple[str, ...]:
+        """A list of names."""
+        for name in self.texts(section, key, table):
+            self.no_slip(name, known, section, key)
+        return self.texts(section, key, table)
+
+    def required(self, table: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by name, with the values they must have."""
+        for name in table:
+            self.no_slip(name, argument_names(), "arguments", name)
+        return table
 
     def budget(self, value: Any) -> int | None:
         if isinstance(value, int) and value < 0:

@@ -28,8 +28,12 @@ _ERROR = re.compile(
     r"abort(?:ed|ing)?|panic|segfault|killed|nan detected)\b",
     re.IGNORECASE,
 )
-_HARMLESS = re.compile(r"(?:ignor(?:e|ing)|skip(?:ping)?|fall(?:ing)? ?back)\b", re.IGNORECASE)
-"""A line that begins so reports what was done about a failure, as a start prints it for each optional module."""
+_HARMLESS = re.compile(
+    r"(?:ignor(?:e|ing)|skip(?:ping)?|fall(?:ing)? ?back)\b|.{0,200}\b(?:no|0) (?:errors?|failures?)\b|"
+    r".{0,200}\b(?:errors?|failures?)(?: count| rate)?[ :=]+0(?:\.0*)?%?(?![\w.])",
+    re.IGNORECASE,
+)
+"""A line that reports what was done about a failure, as a start prints it for each optional module, or that there was none."""
 
 
 @mutable
