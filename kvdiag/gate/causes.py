@@ -130,6 +130,8 @@ def _release(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
             return f"{said}: {name} was {old.formula}, is {new.formula}"
     if a.cell is not None and b.cell is not None and not a.cell.meets(b.cell):
         return f"{said}: {_bytes(a.cell)} -> {_bytes(b.cell)} bytes per token"
+    if before.on_shared_memory and after.on_shared_memory:
+        return f"{said}, or sizing read another amount of the machine's free memory than the lines print"
     return said
 
 
