@@ -9,7 +9,7 @@ from typing import Any
 from kvdiag import rulebook
 from kvdiag.errors import InputError, RuleError
 from kvdiag.frozen import frozen
-from kvdiag.releases import Release, known_releases, parse_release
+from kvdiag.releases import Release, parse_release
 from kvdiag.source.statements import Selector, parse_selector
 
 
@@ -23,7 +23,7 @@ class Anchor:
     target: str = ""
 
     def covers(self, release: Release) -> bool:
-        """Whether the symbol is expected in `release`; a range that reaches the newest known release stays open."""
+        """Whether the symbol is expected in `release`; a range without an end holds for every later release too."""
         return any(_covers(part, release) for part in self.releases.split(","))
 
 
@@ -54,8 +54,7 @@ class NumberRule:
 @lru_cache(maxsize=1024)
 def _bounds(part: str) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     first, dots, last = part.strip().partition("..")
-    low, high = parse_release(first).key, parse_release(last if dots else first).key
-    return low, None if high >= known_releases()[-1].key else high
+    return parse_release(first).key, None if dots and not last else parse_release(last or first).key
 
 
 def _covers(part: str, release: Release) -> bool:

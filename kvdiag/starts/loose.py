@@ -27,7 +27,7 @@ _CAPTURING = r"Captur\w+ [\w ]+\((?:\w+=\d+ )?avail_mem="
 SGLANG_KINDS = frozenset(_OPENINGS.values())
 """Kinds that show by themselves that the log is SGLang's."""
 
-OPENING_RELEASES = {"Loaded weights leave no GPU memory": "0.5.14..0.5.23"}
+OPENING_RELEASES = {"Loaded weights leave no GPU memory": "0.5.14.."}
 """Releases that have such a beginning, where it is not as old as the family."""
 
 
