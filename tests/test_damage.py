@@ -269,3 +269,10 @@ def test_a_line_without_its_prefix_may_be_shortened_without_a_mark():
 def test_a_printed_line_whose_middle_is_lost_keeps_no_number_at_the_seam():
     (record,) = records_of("[2026-01-01 10:00:00] max_total_num_tokens=4096, chunked_prefill_size=48, context_len=4096")
     assert record.number("chunked_prefill_size") is None
+
+
+def test_a_number_of_hundreds_of_digits_is_none(tmp_path):
+    lines = [f"[2026-01-01 10:00:00] {POOL.format('9' * 310)}", "[2026-01-01 10:00:01] Memory pool end. avail mem=9.86 GB"]
+    path = written(tmp_path / "server.log", lines)
+    (start,) = kvdiag.explain(str(path)).starts
+    assert not start.start.find("max_total_num_tokens")

@@ -52,3 +52,13 @@ def test_a_line_that_the_release_does_not_print_is_said_to_be_none_of_its(kvdiag
 
 def test_an_unknown_release_is_refused(kvdiag):
     assert kvdiag("what", "token usage", "--release", "newest").returncode == 2
+
+
+@pytest.mark.parametrize("name", ["max_total_num_tokens", "max_running_requests"])
+def test_the_name_of_a_field_is_not_taken_for_a_torn_line(kvdiag, name):
+    assert f"{name} in " in kvdiag("what", name).stdout
+
+
+def test_a_pasted_line_may_be_wrapped():
+    (record,) = read_line('{"ts": "2025-01-15T10:22:41", "level": "INFO", "msg": "Memory pool end. avail mem=9.86 GB"}')
+    assert record.number("avail mem") == 9.86

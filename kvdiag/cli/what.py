@@ -22,11 +22,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     text = " ".join(arguments.words)
     stated = only(parse_release(arguments.release)) if arguments.release else None
-    records = read_line(text)
+    entries = find_field(text, stated)
+    records = [] if entries else read_line(text)
     if records:
         deliver(render_line(records, stated=stated, **terminal(None)), None)
         return ExitCode.DONE
-    entries = find_field(text, stated)
     if not entries:
         near = near_fields(text)
         hint = f"; did you mean {', '.join(repr(name) for name in near)}?" if near else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvdiag.frozen import frozen
 from kvdiag.lines.families import Family, FieldMeaning, families
 from kvdiag.lines.record import Record, read_records
-from kvdiag.reading import Line
+from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.releases import ReleaseSet, every_release, parse_ranges
 
 
@@ -21,8 +21,8 @@ class Entry:
 
 
 def read_line(text: str) -> list[Record]:
-    """The records of a pasted line that rules know; empty where none does."""
-    return [record for record in read_records([Line(1, text)]) if record.family]
+    """The records of a pasted line that rules know, whatever it is wrapped in; empty where none does."""
+    return [record for record in read_records(Unwrapper().lines(1, text)) if record.family]
 
 
 def entries_of(record: Record, stated: ReleaseSet | None = None) -> Iterator[Entry]:

@@ -18,6 +18,8 @@ from kvdiag.reading import Line
 
 _TEXTS = ("w", "t", "m")
 _CONSTANT_KINDS = ("b", "v")
+_LONGEST = 32
+"""Characters of a number; no count or size has as many, and a digit repeated by damage should not be one."""
 _CONSTANTS = {"True": True, "False": False, "None": None}
 
 
@@ -36,7 +38,7 @@ class Value:
             return None
         try:
             if self.kind == "d" or (self.kind != "f" and self.text.lstrip("+-").isdigit()):
-                return int(self.text) if len(self.text) < 40 else None
+                return int(self.text) if len(self.text) < _LONGEST else None
             number = float(self.text)
         except ValueError:
             return None
@@ -52,7 +54,7 @@ class Value:
     @property
     def interval(self) -> Interval | None:
         """The values that print so, in bytes, tokens, seconds ...; None where the text is no finite number."""
-        if self.kind in _TEXTS:
+        if self.kind in _TEXTS or len(self.text) >= _LONGEST:
             return None
         try:
             return printed_interval(self.text, self.unit, rounded=self.kind.startswith("."))
