@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kvdiag.frozen import frozen
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.path import PathStep, code_path
-from kvdiag.source.syntax import MODULE, condition, of_types, one_line, text
+from kvdiag.source.syntax import condition, of_types, one_line, text
 from kvdiag.source.tree import SourceTree
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def _functions(older: SourceTree, newer: SourceTree, old: tuple[PathStep, ...], 
     places = {(newer.inside(step.file), step.symbol) for step in new}
     for file, symbol in dict.fromkeys((older.inside(step.file), step.symbol) for step in old):
         scopes = before.symbol(file, symbol), after.symbol(file, symbol)
-        if (file, symbol) not in places or symbol == MODULE or None in scopes:
+        functions = [scope for scope in scopes if scope is not None and scope.type == "function_definition"]
+        if (file, symbol) not in places or len(functions) != len(scopes):
             continue
-        first, second = (_statements(scope) if scope is not None else {} for scope in scopes)
+        first, second = (_statements(scope) for scope in functions)
         gone = tuple(first[form] for form in first if form not in second and form not in shown)
         come = tuple(second[form] for form in second if form not in first and form not in shown)
         if gone or come:

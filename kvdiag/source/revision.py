@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from git.objects import Tree
 
 _LARGEST_CONFIG = 1 << 20
+_NO_SUCH_COMMAND = "kvdiag-runs-no-git"
 _NEAR_TAG = 200
 _MOST_FILES = 100_000
 _REMOTE = re.compile(r"(?:https?://(?:[^/@\s]+@)?|ssh://git@|git@)(github\.com|gitlab\.com)[:/]([\w.-]+(?:/[\w.-]+)+?)/?")
@@ -41,7 +43,13 @@ class GitStore:
         return str(self.package.hexsha)
 
     def _blobs(self, folder: Tree, below: str) -> Iterator[tuple[str, Any]]:
-        for item in folder:
+        try:
+            items = list(folder)
+        except Exception:
+            # As in `read`: what cannot be listed is passed over, and said so.
+            self.skipped.append((below, "a folder whose object is missing or damaged"))
+            return
+        for item in items:
             path = f"{below}{item.name}"
             if item.type == "tree":
                 yield from self._blobs(item, path + "/")
@@ -74,6 +82,16 @@ def open_revision(name: str, revision: str) -> SourceTree:
 
     Raises InputError where there is no repository, no such revision, or no sglang package in it.
     """
+    try:
+        return _opened(name, revision)
+    except InputError:
+        raise
+    except Exception as error:
+        # Damaged objects fail in as many ways as there are layers below that read them.
+        raise InputError(f"{name}@{revision}: the repository is damaged ({type(error).__name__}: {error})") from None
+
+
+def _opened(name: str, revision: str) -> SourceTree:
     repo = _repository(Path(os.path.realpath(name)), name)
     commit = _commit(repo, revision, name)
     for place in PACKAGE_PLACES:
@@ -101,13 +119,22 @@ def origin_of_folder(root: Path) -> Origin:
 
 def _repository(root: Path, name: str) -> Repo:
     """The repository at `root`, its objects read by gitdb: no git process, so nothing its configuration names can run."""
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    _import_quietly()
     import gitdb
-    from git import GitConfigParser, Repo
-    from git.exc import GitError
+    from git import Git, GitConfigParser, Repo
+    from git.exc import GitCommandNotFound, GitError
+
+    class NoGit(Git):
+        """Runs nothing, whatever of GitPython asks for it."""
+
+        def execute(self, command: Any, *given: Any, **options: Any) -> Any:
+            del given, options
+            raise GitCommandNotFound(command, "kvdiag reads objects and runs no git")
 
     class QuietRepo(Repo):
         """Reads the repository's own configuration file and nothing that file includes."""
+
+        GitCommandWrapperType = NoGit
 
         def config_reader(self, config_level: Any = None) -> GitConfigParser:
             del config_level
@@ -121,6 +148,25 @@ def _repository(root: Path, name: str) -> Repo:
             return QuietRepo(root, odbt=gitdb.GitDB)
     except (GitError, gitdb.exc.ODBError, OSError, ValueError, UnicodeError) as error:
         raise InputError(f"{name}: not a git repository that can be read ({type(error).__name__}: {error})") from None
+
+
+def _import_quietly() -> None:
+    """Imports GitPython without the ``git version`` it runs when it is imported; another user of it finds it as ever."""
+    if "git" in sys.modules:
+        return
+    quiet = {"GIT_PYTHON_REFRESH": "quiet", "GIT_PYTHON_GIT_EXECUTABLE": _NO_SUCH_COMMAND}
+    before = {name: os.environ.get(name) for name in quiet}
+    os.environ.update(quiet)
+    try:
+        import git
+
+        git.Git.GIT_PYTHON_GIT_EXECUTABLE = before["GIT_PYTHON_GIT_EXECUTABLE"] or git.Git.git_exec_name
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _git_folder(root: Path) -> Path:
