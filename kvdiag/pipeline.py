@@ -187,8 +187,11 @@ def what_if(
     config: str | None = None,
     model: str | None = None,
     release: str | None = None,
+    workload: Workload | None = None,
 ) -> list[Prediction]:
     """The log's own server (the last start that states a capacity) with each of `changes` to its arguments.
+
+    With a `workload` each prediction also has what the pool would do with it.
 
     Raises as `explain`, and InputError where no start states what a prediction could begin with.
     """
@@ -205,7 +208,7 @@ def what_if(
             f"{path}: no start in this log states a capacity or what is free after loading; give the start-up's lines"
         )
     inputs = gather(starts[-1], config, model, stated)
-    return [predict(inputs, change) for change in changes]
+    return [predict(inputs, change, workload) for change in changes]
 
 
 def _noted(start: Start, watches: list[_Watch]) -> Start:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kvdiag.checks.binding import FULL
 from kvdiag.checks.findings import documents, rules
 from kvdiag.checks.samples import findings_in
+from kvdiag.quantity import GIB
 
 CAPACITY = (
     "[2026-01-05 10:00:20 TP0] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
@@ -102,3 +104,53 @@ def test_nothing_waited_and_a_cap_do_not_contradict_each_other():
     said = {finding.code: finding.advice for finding in findings_in(log(9000, 64, 1024, calm, capped=True))}
     assert "No memory setting" in said["KV517"]
     assert "the cap costs nothing now" in said["KV310"]
+
+
+CELL = 131_072
+"""Bytes of a token of Llama-3.1-8B in bf16."""
+
+
+def served(total, weights, fraction, graphs, cell=CELL):
+    """(log, tokens, free memory at the end) of a server of Llama-3.1-8B that SGLang's own arithmetic gives; GiB."""
+    tokens = int((total - weights - total * (1 - fraction)) * GIB // cell)
+    pool = Fraction((tokens + 1) * cell, GIB)
+    end = total - weights - pool - graphs
+    arguments = f"model_path='/models/x', tp_size=1, mem_fraction_static={float(fraction)}, page_size=1, kv_cache_dtype='auto'"
+    half, loaded = printed(pool / 2), printed(total - weights)
+    told = [
+        f"server_args=ServerArgs({arguments}, device='cuda')",
+        f"Load weight begin. avail mem={printed(total)} GB",
+        f"Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem={loaded} GB, mem usage={printed(weights)} GB.",
+        f"KV Cache is allocated. #tokens: {tokens}, K size: {half} GB, V size: {half} GB",
+        f"Memory pool end. avail mem={printed(total - weights - pool)} GB",
+        f"max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        f"max_running_requests=480, context_len=131072, available_gpu_mem={printed(end)} GB",
+    ]
+    load = [DECODE.format(second=s, running=40, held=int(tokens * 0.97), usage=0.97, queued=12) for s in range(3)]
+    return "\n".join([*(f"[2026-01-05 10:00:00 TP0] {line}" for line in told), *load]), tokens, end
+
+
+def printed(gib):
+    return f"{float(gib):.2f}"
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2000, 14000), st.integers(1490, 1700), st.integers(60, 93), st.integers(0, 300))
+def test_a_gain_holds_what_the_change_would_give_and_never_advises_what_would_not_fit(total, weights, fraction, graphs):
+    total, weights, fraction, graphs = (Fraction(n, 100) for n in (total, weights, fraction, graphs))
+    text, tokens, end = served(total, weights, fraction, graphs)
+    if tokens < 1000 or end < 0:
+        return
+    gained = [finding.gain for finding in findings_in(text, "Llama-3.1-8B", "0.5.9") if finding.gain]
+    for gain in gained:
+        predicted, left = gain["max_total_num_tokens"], gain["headroom_left"]
+        if "mem_fraction_static" in gain["change"]:
+            then = Fraction(str(gain["change"]["mem_fraction_static"]))
+            assert fraction < then < 1
+            _, really, free = served(total, weights, then, graphs)
+            assert free * GIB >= min(5 * GIB, total * GIB * Fraction(8, 100)) - Fraction(GIB, 100)
+        else:
+            _, really, free = served(total, weights, fraction, graphs, CELL // 2)
+        assert predicted["low"] <= really <= predicted["high"]
+        assert left["low"] - CELL <= free * GIB <= left["high"] + CELL
+    assert any("kv_cache_dtype" in gain["change"] for gain in gained)

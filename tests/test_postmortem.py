@@ -10,7 +10,7 @@ import pytest
 
 from bench.make_log import DAY, write_log
 from kvdiag.pipeline import postmortem
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, SHARED
 
 CONDITION = {
     "cap-bound": ("saturated", "max_running_requests"),
@@ -168,3 +168,21 @@ def test_work_just_before_a_storm_is_not_called_idle(tmp_path):
     (review,) = postmortem([str(log)]).reviews
     assert [phase.kind for phase in review.phases] == ["idle", "storm"]
     assert review.phases[0].end == "2025-01-15T10:04:50"
+
+
+@pytest.mark.shared
+def test_a_log_of_seconds_is_cut_as_finely_as_it_allows():
+    """A storm of twelve seconds is not told to have lasted as long as the log."""
+    found = postmortem([str(SHARED / "real-logs" / "0.4.6" / "llama-gqa-flood-retract" / "server.log")]).reviews[0]
+    (storm,) = [phase for phase in found.phases if phase.kind == "storm"]
+    assert storm.retractions == found.retractions == 10
+    assert 12 <= storm.seconds < 20
+    assert all(phase.seconds >= 1 for phase in found.phases)
+
+
+def test_each_line_and_each_retraction_is_of_one_phase(day):
+    _, review = day
+    assert sum(phase.retractions for phase in review.phases) == review.retractions
+    assert sum(phase.retracted for phase in review.phases) == review.retracted
+    (idle,) = [phase for phase in review.phases if phase.kind == "idle"]
+    assert idle.running.max in (None, 0)

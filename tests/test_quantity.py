@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvdiag.quantity import GIB, Interval, printed_interval
+from kvdiag.quantity.dtype import canonical_dtype, spelled_dtype
 
 VALUES = st.floats(-1e9, 1e9, allow_nan=False)
 BOUNDS = st.fractions(-(10**6), 10**6, max_denominator=10**4)
@@ -88,3 +89,8 @@ def test_a_divisor_that_may_be_zero_is_refused():
 def test_units_do_not_mix():
     with pytest.raises(ValueError, match="bytes and tokens"):
         Interval.of(1, unit="bytes") + Interval.of(1, unit="tokens")
+
+
+def test_a_type_of_amd_cards_is_stated_as_printed_and_sized_as_what_was_asked_for():
+    assert spelled_dtype("torch.float8_e4m3fnuz") == "fp8_e4m3fnuz"
+    assert canonical_dtype("torch.float8_e4m3fnuz") == canonical_dtype("torch.float8_e4m3fn") == "fp8_e4m3"

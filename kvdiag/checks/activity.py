@@ -76,6 +76,7 @@ class Retraction:
     gained: int | None
     ratio_before: float | None
     ratio_after: float | None
+    rank: str = ""
 
 
 @mutable
@@ -126,6 +127,11 @@ class Activity:
     def tokens_per_request(self) -> list[float]:
         """Tokens in use for each running request, a value for each decode line that tells both."""
         return [b.tokens / b.running for b in self.decode if b.tokens and b.running]
+
+    @cached_property
+    def accept_lengths(self) -> list[float]:
+        """Tokens accepted a step by speculative decoding, a value for each decode line that tells it with something running."""
+        return [b.accept_len for b in self.decode if b.accept_len is not None and b.running]
 
     @cached_property
     def hit_rate(self) -> float | None:
@@ -232,6 +238,7 @@ def _retractions(start: Start, clock: _Clock) -> list[Retraction]:
                 gained if isinstance(gained, int) else None,
                 _real(record, ("#new_token_ratio",)),
                 _real(record, ("#new_token_ratio after",)),
+                str(record.rank),
             )
         )
     return sorted((r for group in _one_rank_each(by_rank) for r in group), key=lambda retraction: retraction.line)

@@ -11,8 +11,9 @@ from kvdiag.checks.inputs import gather
 from kvdiag.checks.limits import limits_of
 from kvdiag.checks.memory import ledgers_of
 from kvdiag.checks.model import StartDiagnosis
+from kvdiag.checks.planning import plan_for
 from kvdiag.checks.recompute import recompute
-from kvdiag.checks.workload import Workload, plan_for
+from kvdiag.checks.workload import Workload
 from kvdiag.outside import Outside
 from kvdiag.releases import Release
 from kvdiag.starts import Start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -81,7 +82,8 @@ def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
     taken = total * (fraction - Fraction(str(now)))
     more = (taken / cost).with_unit("tokens")
     low = (tokens + more.low) // page * page
-    high = (tokens + page - Fraction(1) + more.high) // page * page
+    below = tokens + page + more.high  # the budget of now may hold all but one page more than the tokens say
+    high = (math.ceil(below) - 1) // page * page
     if low <= 0:
         return None
     free = facts.free_at_end.interval if facts.free_at_end else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvdiag.checks.activity import Activity
     from kvdiag.checks.facts import Facts
     from kvdiag.checks.memory import Ledger
-    from kvdiag.checks.workload import Plan, Workload
+    from kvdiag.checks.planning import Planned
     from kvdiag.lines.unknown import Unknown
 
 
@@ -101,7 +101,7 @@ class StartDiagnosis:
     memory: tuple[Ledger, ...] = ()
     activity: Activity | None = None
     facts: Facts | None = None
-    workload: tuple[Workload, Plan] | None = None
+    workload: Planned | None = None
 
 
 @mutable

@@ -11,11 +11,12 @@ from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slot
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
+from kvdiag.checks.workload import Plan, Workload, per_replica, plan, reserve_ratios
 from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 from kvdiag.releases import Release
-from kvdiag.sizing import Sizing
+from kvdiag.sizing import ServerArguments, Sizing
 from kvdiag.starts import Number
 
 NUMBERS: tuple[tuple[str, str], ...] = (
@@ -42,6 +43,7 @@ class Prediction:
     terms: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    workload: tuple[Workload, Plan, Plan] | None = None
 
     @property
     def max_total_num_tokens(self) -> Interval | None:
@@ -49,8 +51,10 @@ class Prediction:
         return self.numbers.get("max_total_num_tokens")
 
 
-def predict(inputs: CheckInputs, changes: Mapping[str, Any]) -> Prediction:
+def predict(inputs: CheckInputs, changes: Mapping[str, Any], workload: Workload | None = None) -> Prediction:
     """The numbers of the server of `inputs` with `changes` (SGLang's names of arguments to their values).
+
+    With a `workload` also what the least and the most predicted capacity would do with it.
 
     The budget is the log's own: its readings, narrowed by the capacity it arrived at where no cap hides the budget.
     """
@@ -72,7 +76,26 @@ def predict(inputs: CheckInputs, changes: Mapping[str, Any]) -> Prediction:
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
     notes = _notes(inputs, changes, rank, fraction, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
-    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing)
+    planned = _planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
+    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, planned)
+
+
+def _planned(
+    inputs: CheckInputs, changed: ServerArguments, numbers: Mapping[str, Interval], workload: Workload, page: int
+) -> tuple[Workload, Plan, Plan] | None:
+    """The workload's share of one replica and the plans for both ends of the predicted capacity."""
+    tokens, cap = numbers.get("max_total_num_tokens"), numbers.get("max_running_requests")
+    if tokens is None:
+        return None
+    told = per_replica(workload, changed.dp_size if changed.enable_dp_attention else 1)
+    given = inputs.start.server_args.get("schedule_conservativeness")
+    ratios = reserve_ratios(inputs.candidates(), float(given) if isinstance(given, (int, float)) and given > 0 else 1.0)
+    caps = (None, None) if cap is None else (int(cap.low), int(cap.high))
+    least, most = (
+        plan(told, int(end), page=page, cap=limit, ratios=ratios)
+        for end, limit in zip((tokens.low, tokens.high), caps, strict=True)
+    )
+    return told, least, most
 
 
 def _fraction(inputs: CheckInputs, changes: Mapping[str, Any]) -> Fraction | None:

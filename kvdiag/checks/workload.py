@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
-from kvdiag.checks.facts import Facts
 from kvdiag.errors import InputError
 from kvdiag.frozen import frozen, names_of, replace
 from kvdiag.releases import Release, parse_release
@@ -33,21 +32,26 @@ class Workload:
     shared_prefix: int = 0
     estimated: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {name: getattr(self, name) for name in _KEYS} | {"estimated": self.estimated or None}
+
 
 @frozen
 class Plan:
     """What a pool of `tokens` does with a workload, on one data-parallel replica.
 
     `holds` conversations fit at full length; `admitted_at_opening` and `admitted_at_lowest` are what the scheduler lets
-    run at the largest and at the smallest reserve, None for releases whose rule is not known. `waits` is what of the
-    concurrency waits at the lowest reserve. `retracts_after` is the answer length, in tokens, at which that many
-    conversations fill the pool, None where they never do.
+    run at the largest and at the smallest reserve, None for releases whose rule is not known. `running` is what then
+    runs at once at most, `waits` what of the concurrency waits beside it. `retracts_after` is the answer length, in
+    tokens, at which that many conversations fill the pool, None where they never do.
     """
 
     tokens: int
     holds: int
     admitted_at_opening: int | None
     admitted_at_lowest: int | None
+    running: int
     waits: int | None
     retracts_after: int | None
     capped_by: int | None
@@ -109,7 +113,7 @@ def plan(
     waits = max(0, workload.concurrency - running) if workload.concurrency is not None else None
     capped = cap if cap is not None and running == cap else None
     formula = "admit while prompt + min(max_new_tokens, 4096) < free - sum(min(max_new_tokens - written, 4096) x new_token_ratio)"
-    return Plan(tokens, holds, opening, lowest, waits, retracts, capped, formula)
+    return Plan(tokens, holds, opening, lowest, running, waits, retracts, capped, formula)
 
 
 def _admitted(workload: Workload, room: int, own_prompt: int, shared: int, ratio: Fraction) -> int:
@@ -126,21 +130,11 @@ def _pages(tokens: int, page: int) -> int:
     return -(-tokens // page) * page
 
 
-def plan_for(facts: Facts, workload: Workload | None) -> tuple[Workload, Plan] | None:
-    """The plan of this start's pool for a workload, or for the one its scheduler lines suggest; None without either."""
-    told = workload or estimate(facts.activity)
-    if told is None or not facts.tokens:
-        return None
-    arguments = facts.inputs.arguments
-    replicas = arguments.dp_size if arguments.enable_dp_attention else 1
-    if told.concurrency is not None and replicas > 1:
-        told = replace(told, concurrency=-(-told.concurrency // replicas))
-    conservativeness = facts.arg("schedule_conservativeness")
-    ratios = reserve_ratios(
-        facts.inputs.candidates(),
-        conservativeness if isinstance(conservativeness, (int, float)) and conservativeness > 0 else 1.0,
-    )
-    return told, plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios)
+def per_replica(workload: Workload, replicas: int) -> Workload:
+    """The share of one of `replicas` data-parallel replicas: the fullest has its share rounded up."""
+    if workload.concurrency is None or replicas <= 1:
+        return workload
+    return replace(workload, concurrency=-(-workload.concurrency // replicas))
 
 
 def estimate(activity: Activity) -> Workload | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from kvdiag.cli.output import expand
 from kvdiag.errors import InputError
+
+if TYPE_CHECKING:
+    from kvdiag.checks.workload import Workload
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,25 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """In which form a report for people or programs comes, and where it goes."""
     parser.add_argument("--format", choices=("text", "json", "md", "html"), default="text", help="default: %(default)s")
     parser.add_argument("--mask", action="store_true", help="replace paths, hosts, addresses and keys")
+    detail = parser.add_mutually_exclusive_group()
+    quiet, verbose = "text: only findings and what limits", "text: the chain of every number on every rank, all lines"
+    detail.add_argument("-q", "--quiet", dest="detail", action="store_const", const="QUIET", default="USUAL", help=quiet)
+    detail.add_argument("-v", "--verbose", dest="detail", action="store_const", const="VERBOSE", help=verbose)
     add_output(parser)
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """What the pool is planned for."""
+    parser.add_argument("--workload", metavar="W", help="plan in users: prompt=2000,output=500,concurrency=64,shared_prefix=800")
+
+
+def asked_workload(arguments: argparse.Namespace) -> Workload | None:
+    """The workload given, None where none was. Raises InputError where it is not understood."""
+    if arguments.workload is None:
+        return None
+    from kvdiag.checks.workload import parse_workload
+
+    return parse_workload(arguments.workload)
 
 
 def one_log(pattern: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvdiag.cli.arguments import add_model_arguments, add_report_arguments
+from kvdiag.cli.arguments import add_model_arguments, add_report_arguments, add_workload, asked_workload
 from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.cli.patience import patience
 from kvdiag.errors import ExitCode
@@ -20,14 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
     add_model_arguments(parser)
     parser.add_argument("--source", metavar="TREE[@REV]", help="the SGLang tree that ran: file and line at every step")
-    parser.add_argument("--workload", metavar="W", help="plan in users: prompt=2000,output=500,concurrency=64,shared_prefix=800")
+    add_workload(parser)
     parser.add_argument("--server-info", metavar="FILE", help="the server's /get_server_info as JSON")
     parser.add_argument("--server", metavar="URL", help="ask a running server, http://host:port, for that JSON")
     parser.add_argument("--metrics", metavar="FILE", help="the server's /metrics as Prometheus text")
     parser.add_argument("--gpu", metavar="FILE", help="output of nvidia-smi or rocm-smi")
-    detail = parser.add_mutually_exclusive_group()
-    detail.add_argument("-q", "--quiet", action="store_true", help="text: only findings and what limits")
-    detail.add_argument("-v", "--verbose", action="store_true", help="text: the chain of every number on every rank, all lines")
     add_report_arguments(parser)
 
 
@@ -35,11 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Explains the numbers of each server start in the logs."""
     from kvdiag.pipeline import explain
 
-    workload = None
-    if arguments.workload is not None:
-        from kvdiag.checks.workload import parse_workload
-
-        workload = parse_workload(arguments.workload)
     paths = expand(arguments.logs)
     with patience(paths) as progress:
         diagnosis = explain(
@@ -50,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             source=arguments.source,
             progress=progress,
             outside=_outside(arguments),
-            workload=workload,
+            workload=asked_workload(arguments),
         )
     deliver(masked(_rendered(diagnosis, arguments), arguments.mask), arguments.output)
     return ExitCode.DONE
@@ -93,5 +85,4 @@ def _rendered(diagnosis: Diagnosis, arguments: argparse.Namespace) -> str:
         return render_html(Postmortem(diagnosis, [None] * len(diagnosis.starts)))
     from kvdiag.reports.text_report import Detail, render
 
-    detail = Detail.QUIET if arguments.quiet else Detail.VERBOSE if arguments.verbose else Detail.USUAL
-    return render(diagnosis, **terminal(arguments.output), detail=detail)
+    return render(diagnosis, **terminal(arguments.output), detail=Detail[arguments.detail])

@@ -46,5 +46,6 @@ def _rendered(result: Postmortem, arguments: argparse.Namespace) -> str:
 
         return render_html(result)
     from kvdiag.reports.postmortem_text import render
+    from kvdiag.reports.text_report import Detail
 
-    return render(result, **terminal(arguments.output))
+    return render(result, **terminal(arguments.output), detail=Detail[arguments.detail])

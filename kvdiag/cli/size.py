@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kvdiag.cli.arguments import add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from kvdiag.checks.workload import Workload
+    from kvdiag.sizing import Sizing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu-mem", metavar="MIB", type=int, help="the GPU's memory as its tool prints it")
     parser.add_argument("--compute-capability", metavar="X.Y", help="the GPU's compute capability, as 9.0")
     parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
+    add_workload(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     add_server_arguments(parser.add_argument_group("server arguments", "spelled as SGLang spells them"), repeat=False)
@@ -43,11 +49,30 @@ def run(arguments: argparse.Namespace) -> int:
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
     sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)
+    found = sizing.to_dict()
+    told, sentence = _planned(sizing, asked_workload(arguments), given)
     if arguments.format == "json":
-        deliver(json.dumps(sizing.to_dict(), indent=1) + "\n", arguments.output)
+        deliver(json.dumps(found | told, indent=1) + "\n", arguments.output)
     else:
-        deliver(_text(sizing.to_dict()), arguments.output)
+        deliver(_text(found) + sentence, arguments.output)
     return ExitCode.DONE
+
+
+def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """What the pool does with the workload, for JSON and as text; nothing where none was given."""
+    from kvdiag.checks.workload import per_replica, plan, reserve_ratios
+    from kvdiag.releases import parse_release
+    from kvdiag.reports.workload_text import sentences
+
+    if workload is None:
+        return {}, ""
+    if sizing.max_total_num_tokens is None:
+        return {"workload": None}, "workload: unknown, because the capacity is (give --avail and --total)\n"
+    replicas = int(given.get("dp_size") or given.get("dp") or 1) if given.get("enable_dp_attention") else 1
+    told = per_replica(workload, replicas)
+    ratios = reserve_ratios([parse_release(sizing.release)], 1.0)
+    found = plan(told, sizing.max_total_num_tokens, page=sizing.page_size, cap=sizing.max_running_requests, ratios=ratios)
+    return {"workload": told.to_dict() | {"plan": found.to_dict()}}, f"\n{sentences(told, found)}\n"
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

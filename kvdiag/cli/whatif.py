@@ -6,6 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
+from kvdiag.cli.arguments import add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
 
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+    add_workload(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     changes = parser.add_argument_group("changes", "server arguments as SGLang spells them; repeat one to compare its values")
@@ -31,7 +33,14 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.pipeline import what_if
 
     tables = _changes(arguments)
-    predictions = what_if(arguments.log, tables, config=arguments.config, model=arguments.model, release=arguments.release)
+    predictions = what_if(
+        arguments.log,
+        tables,
+        config=arguments.config,
+        model=arguments.model,
+        release=arguments.release,
+        workload=asked_workload(arguments),
+    )
     if arguments.format == "json":
         from kvdiag.reports.whatif_report import render_json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,8 @@ SHORTEST = 30.0
 STORM_EDGE = 120.0
 EDGE = 60.0
 """Seconds a rise or fall must last to be a phase of its own."""
+LONG, LEAST = 300.0, 0.1
+"""In a log of fewer than `LONG` seconds these three measures shrink with it, to `LEAST` of themselves at most."""
 
 
 @frozen
@@ -45,9 +48,10 @@ def stretches(samples: Samples, retractions: list[float]) -> list[Stretch]:
     last = float(samples.seconds[-1])
     width = next((width for width in WIDTHS if last / width <= MOST_BUCKETS), max(WIDTHS[-1], last / MOST_EVER))
     labels = _labels(samples, retractions, width, int(last / width) + 1)
-    runs = _merged(list(_runs(labels)), max(1, round(SHORTEST / width)))
+    scale = min(1.0, max(LEAST, last / LONG))
+    runs = _merged(list(_runs(labels)), max(1, round(SHORTEST * scale / width)))
     found = [Stretch(begin * width, min(end * width, last), *label.split(":")) for begin, end, label in runs]
-    return list(_edges(found, samples))
+    return list(_edges(found, samples, EDGE * scale))
 
 
 def _labels(samples: Samples, retractions: list[float], width: float, count: int) -> list[str]:
@@ -181,20 +185,22 @@ def _is_end_of_storm(run: _Run, other: _Run) -> bool:
     return run[2] == "saturated:kv_pool" and other[2].startswith("storm")
 
 
-def _edges(found: list[Stretch], samples: Samples) -> Iterator[Stretch]:
-    """A steady stretch after silence may begin with a ramp, one before silence end with a drain."""
-    for index, stretch in enumerate(found):
+def _edges(found: list[Stretch], samples: Samples, shortest: float) -> Iterator[Stretch]:
+    """A steady stretch after silence may begin with a ramp, one before silence end with a drain, of `shortest` seconds."""
+    for index, (stretch, span) in enumerate(zip(found, spans(found), strict=True)):
         quiet_before = index == 0 or found[index - 1].kind == "idle"
         quiet_after = index == len(found) - 1 or found[index + 1].kind == "idle"
         if stretch.kind != "steady" or not (quiet_before or quiet_after):
             yield stretch
             continue
-        busy = _busy_seconds(samples.cut(within(samples.seconds, stretch)))
+        busy = _busy_seconds(samples.cut(within(samples.seconds, span)))
         begin, end = stretch.begin, stretch.end
-        if quiet_before and busy is not None and busy[0] - begin >= EDGE:
-            yield Stretch(begin, busy[0], "ramp", stretch.binding)
-            begin = busy[0]
-        if quiet_after and busy is not None and end - busy[1] >= EDGE:
+        if quiet_before and busy is not None and busy[0] - begin >= shortest:
+            begin = end if end - busy[0] < 1 else busy[0]
+            yield Stretch(stretch.begin, begin, "ramp", stretch.binding)
+            if begin == end:
+                continue
+        if quiet_after and busy is not None and end - busy[1] >= shortest:
             yield Stretch(begin, busy[1], "steady", stretch.binding)
             yield Stretch(busy[1], end, "drain", stretch.binding)
         else:
@@ -214,6 +220,15 @@ def _busy_seconds(inside: Samples) -> tuple[float, float] | None:
     return float(high[0]), float(high[-1])
 
 
-def within(seconds: Any, stretch: Stretch) -> slice:
-    """The rows of a stretch, its ends included; `seconds` are in order."""
-    return slice(int(seconds.searchsorted(stretch.begin, "left")), int(seconds.searchsorted(stretch.end, "right")))
+Span = tuple[float, float]
+
+
+def spans(found: list[Stretch]) -> list[Span]:
+    """From which second each stretch counts, and before which: together they hold everything, each thing once."""
+    begins = [-math.inf, *(stretch.begin for stretch in found[1:])]
+    return list(zip(begins, [*begins[1:], math.inf], strict=True))
+
+
+def within(seconds: Any, span: Span) -> slice:
+    """The rows of a span; `seconds` are in order."""
+    return slice(*(int(place) for place in seconds.searchsorted(span, "left")))

@@ -12,7 +12,7 @@ import numpy as np
 from kvdiag.checks import StartDiagnosis
 from kvdiag.postmortem.gather import Rows
 from kvdiag.postmortem.model import Concurrency, Phase, Review, Spread
-from kvdiag.postmortem.phases import Stretch, stretches, within
+from kvdiag.postmortem.phases import Span, Stretch, spans, stretches, within
 from kvdiag.postmortem.samples import BOUNDS, FULL, Samples, in_order, samples_of
 
 CURVE_POINTS = 1500
@@ -38,7 +38,7 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     told = sorted((second, count) for when, count in retractions if (second := _since(origin, when)) is not None)
     events = np.array(told, np.float64).reshape(-1, 2)
     found = stretches(timed, events[:, 0].tolist())
-    phases = tuple(_phase(stretch, timed, events, origin) for stretch in found)
+    phases = tuple(_phase(each, span, timed, events, origin) for each, span in zip(found, spans(found), strict=True))
     last = origin + timedelta(seconds=float(timed.seconds[-1]))
     return _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
 
@@ -59,7 +59,9 @@ def _untimed(samples: Samples, retractions: list[tuple[str, int]]) -> Review:
     counts = np.bincount(samples.bound, minlength=len(BOUNDS))
     bound = BOUNDS[next(int(place) for place in samples.bound if counts[place] == counts.max())]
     stretch = Stretch(0.0, 0.0, "steady" if bound == "arrivals" else "saturated", bound)
-    return _review(samples, (_phase(stretch, samples, np.zeros((0, 2)), None),), retractions, (None, None), {})
+    events = np.array([(0.0, count) for _, count in retractions], np.float64).reshape(-1, 2)
+    (span,) = spans([stretch])
+    return _review(samples, (_phase(stretch, span, samples, events, None),), retractions, (None, None), {})
 
 
 def _review(
@@ -86,10 +88,10 @@ def _review(
     )
 
 
-def _phase(stretch: Stretch, samples: Samples, events: Any, origin: datetime | None) -> Phase:
-    """`events` holds the second and the requests of each retraction."""
-    inside = slice(None) if origin is None else within(samples.seconds, stretch)
-    requests = events[within(events[:, 0], stretch), 1]
+def _phase(stretch: Stretch, span: Span, samples: Samples, events: Any, origin: datetime | None) -> Phase:
+    """What falls into `span`; `events` holds the second and the requests of each retraction."""
+    inside = slice(None) if origin is None else within(samples.seconds, span)
+    requests = events[within(events[:, 0], span), 1]
     begin, end = (None if origin is None else origin + timedelta(seconds=second) for second in (stretch.begin, stretch.end))
     usage, running, queued, throughput = (
         _spread(None if (column := samples.value(name)) is None else column[inside])

@@ -15,8 +15,9 @@ from kvdiag.postmortem import Postmortem
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 from kvdiag.reports import postmortem_json
-from kvdiag.reports.bound import bound
+from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.safe import safe
+from kvdiag.reports.workload_text import users
 
 _PAGE = Path(__file__).parent / "page"
 _CHARTS = (
@@ -38,7 +39,10 @@ def render(postmortem: Postmortem) -> str:
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     data = postmortem_json.to_dict(postmortem)
     curves = [review.curve if review else {} for review in postmortem.reviews]
-    starts = [_start(start, curve) for start, curve in zip(data["starts"], curves, strict=True)]
+    starts = [
+        _start(start, curve) | {"users": users(item.workload) if item.workload else []}
+        for start, curve, item in zip(data["starts"], curves, postmortem.diagnosis.starts, strict=True)
+    ]
     return environment.get_template("report.html").render(
         starts=starts,
         style=Markup(style),
@@ -77,7 +81,7 @@ def _start(start: dict[str, Any], curve: dict[str, list[Any]]) -> dict[str, Any]
 
 
 def _finding(finding: dict[str, Any]) -> dict[str, str]:
-    texts = {key: safe(str(finding[key] or "")) for key in ("code", "level", "title", "message", "advice")}
+    texts = {key: safe(str(finding[key] or "")) for key in ("code", "level", "title", "message", "advice", "risk")}
     return texts | {"lines": _lines(finding)}
 
 
@@ -127,6 +131,8 @@ def _limits(limits: dict[str, Any] | None) -> str:
             parts.append(f"{bound(limits[key])} {words}")
     if limits.get("largest_request_tokens") is not None:
         parts.append(f"longest request {bound(limits['largest_request_tokens'])} tokens")
+    if limits.get("over_time"):
+        parts.append(over_time(limits["over_time"]))
     return safe("; ".join(parts))
 
 

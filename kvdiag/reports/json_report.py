@@ -143,9 +143,10 @@ def _workload(item: StartDiagnosis) -> dict[str, Any] | None:
     """The workload and what the pool does with it; None where neither is known."""
     if item.workload is None:
         return None
-    workload, plan = item.workload
-    given = {name: getattr(workload, name) for name in ("prompt", "output", "concurrency", "shared_prefix")}
-    return given | {"estimated": workload.estimated or None, "plan": plan.to_dict()}
+    levers = [
+        {"change": each.change, "least": each.least.to_dict(), "most": each.most.to_dict()} for each in item.workload.levers
+    ]
+    return item.workload.workload.to_dict() | {"plan": item.workload.plan.to_dict(), "levers": levers}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

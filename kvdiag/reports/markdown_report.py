@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
-from kvdiag.reports.bound import bound
+from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
 from kvdiag.reports.text_report import show
+from kvdiag.reports.workload_text import users
 
 _ACTIVE = re.compile(r"([\\`*_{}\[\]<>()#!|~@])")
 
@@ -21,16 +22,16 @@ def escaped(text: str) -> str:
     return _ACTIVE.sub(lambda found: f"&#{ord(found.group())};" if found.group() in "<>@" else "\\" + found.group(), line)
 
 
-def render(diagnosis: Diagnosis) -> str:
-    """The whole diagnosis as Markdown."""
+def render(diagnosis: Diagnosis, before_findings: Sequence[Iterable[str]] = ()) -> str:
+    """The whole diagnosis as Markdown; `before_findings` has lines to put there, for each start."""
     lines: list[str] = []
     for index, item in enumerate(diagnosis.starts):
         lines += ["---", ""] if index else []
-        lines += _start(item)
+        lines += _start(item, before_findings[index] if before_findings else ())
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _start(item: StartDiagnosis) -> Iterator[str]:
+def _start(item: StartDiagnosis, before_findings: Iterable[str]) -> Iterator[str]:
     arguments = item.start.server_args
     release = item.start.release.possible if item.start.release else None
     told = f"SGLang {release}" if release and len(release) < 100 else "SGLang, release unknown"
@@ -38,15 +39,21 @@ def _start(item: StartDiagnosis) -> Iterator[str]:
     yield ""
     if item.limits is not None and item.limits.max_total_num_tokens is not None:
         limits = item.limits
-        yield f"**Limit:** {limits.binding}: {escaped(limits.why)}. Pool {bound(limits.max_total_num_tokens)} tokens."
+        told = f"{limits.binding}: {limits.why}. Pool {bound(limits.max_total_num_tokens)} tokens. {over_time(limits.over_time)}"
+        yield f"**Limit:** {escaped(told)}"
         yield ""
+    yield from before_findings
     for finding in item.findings:
         where = f" (line {', '.join(map(str, finding.lines[:5]))})" if finding.lines else ""
         yield f"- **{finding.code} {finding.level}: {escaped(finding.title)}**{where}  "
         yield f"  {escaped(finding.message)}" + ("  " if finding.advice else "")
         if finding.advice:
-            yield f"  *{escaped(finding.advice)}*"
+            yield f"  *{escaped(finding.advice)}*" + ("  " if finding.risk else "")
+        if finding.risk:
+            yield f"  Risk: {escaped(finding.risk)}"
     yield ""
+    for sentence in users(item.workload) if item.workload else ():
+        yield from (escaped(sentence), "")
     yield from _folded("Memory", list(waterfall(item.memory, Paint(False, 90))))
     yield from _chain(item.checks)
 

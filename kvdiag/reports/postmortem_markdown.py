@@ -1,4 +1,4 @@
-"""A postmortem as Markdown: the explanation, then a table of phases for each start."""
+"""A postmortem as Markdown: for each start a table of phases, then its explanation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kvdiag.reports.postmortem_text import duration, totals
 
 
 def render(postmortem: Postmortem) -> str:
-    """The whole postmortem as Markdown."""
-    lines = [markdown_report.render(postmortem.diagnosis).rstrip(), ""]
-    for number, review in enumerate(postmortem.reviews, 1):
-        which = f" of start {number}" if len(postmortem.reviews) > 1 else ""
-        lines += [f"#### What happened over time{which}", ""]
-        lines += _review(review) if review else ["No scheduler line."]
-    return "\n".join(lines) + "\n"
+    """The whole postmortem as Markdown: for each start its phases, then what explain has."""
+    return markdown_report.render(postmortem.diagnosis, [list(_over_time(review)) for review in postmortem.reviews])
+
+
+def _over_time(review: Review | None) -> Iterator[str]:
+    yield from ("#### What happened over time", "")
+    yield from _review(review) if review else ["No scheduler line.", ""]
 
 
 def _review(review: Review) -> Iterator[str]:

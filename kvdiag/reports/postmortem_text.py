@@ -9,18 +9,34 @@ from kvdiag.postmortem.model import Review
 from kvdiag.reports import text_report
 from kvdiag.reports.bound import WORDS
 from kvdiag.reports.paint import Paint
+from kvdiag.reports.text_report import Detail
 
 _COLOURS = {"saturated": "yellow", "storm": "red"}
 
 
-def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False) -> str:
-    """The explanation of each start, then its phases and totals."""
+def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False, detail: Detail = Detail.USUAL) -> str:
+    """For each start what happened over time, then its findings.
+
+    How the numbers of the start-up follow from each other is left to ``explain``, unless the report is verbose.
+    """
     paint = Paint(colour, width)
-    lines = [text_report.render(postmortem.diagnosis, width=width, colour=colour).rstrip("\n")]
-    for number, review in enumerate(postmortem.reviews, 1):
-        which = f" of start {number}" if len(postmortem.reviews) > 1 else ""
-        lines += ["", paint.bold(f"What happened over time{which}")]
+    lines: list[str] = []
+    starts = postmortem.diagnosis.starts
+    for index, (item, review) in enumerate(zip(starts, postmortem.reviews, strict=True)):
+        lines += ["", "-" * min(width, 60), ""] if index else []
+        lines += text_report.heading(item, paint, index, len(starts))
+        lines += paint.wrap(text_report.drafts(item))
+        lines += paint.wrap(text_report.limits(item), "  ")
+        lines += ["", paint.bold("What happened over time")]
         lines += _review(review, paint) if review else ["  no scheduler line"]
+        if detail is not Detail.VERBOSE:
+            lines += text_report.findings(item, paint)
+    if detail is Detail.VERBOSE:
+        whole = text_report.render(postmortem.diagnosis, width=width, colour=colour, detail=detail)
+        return "\n".join([*lines, "", paint.bold("The start-up, number by number"), "", whole])
+    if detail is Detail.USUAL:
+        lines += ["", *text_report.footer(postmortem.diagnosis, paint)]
+        lines += paint.wrap("kvdiag explain has the memory and how the numbers of the start-up follow from each other.", dim=True)
     return "\n".join(lines) + "\n"
 
 

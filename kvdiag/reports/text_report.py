@@ -14,7 +14,7 @@ from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
-from kvdiag.reports.workload_text import sentences
+from kvdiag.reports.workload_text import users
 from kvdiag.starts import Start
 
 MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
@@ -41,9 +41,10 @@ def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False, deta
     for index, item in enumerate(diagnosis.starts):
         if index:
             lines += ["", "-" * min(width, 60), ""]
-        lines += _start(item, paint, index, len(diagnosis.starts), detail)
+        lines += heading(item, paint, index, len(diagnosis.starts))
+        lines += _start(item, paint, detail)
     if detail is not Detail.QUIET:
-        lines += ["", *paint.wrap(_footer(diagnosis), dim=True)]
+        lines += ["", *footer(diagnosis, paint)]
     return "\n".join(lines) + "\n"
 
 
@@ -52,27 +53,39 @@ def at_a_glance(diagnosis: Diagnosis, *, width: int = 100) -> str:
     item, paint = diagnosis.starts[-1], Paint(False, width)
     wrong = [check.name for check in item.checks if check.verdict == "disagree"]
     verdict = f"The log's {', '.join(wrong)} cannot be right." if wrong else ""
-    told = [_headline(item.start), *paint.wrap(" ".join(filter(None, (_limits(item), verdict))), "  ")]
+    told = [_headline(item.start), *paint.wrap(" ".join(filter(None, (limits(item), verdict))), "  ")]
     return "\n".join(["From the start-up part, while the rest is read:", *told, "", ""])
 
 
-def _start(item: StartDiagnosis, paint: Paint, index: int, count: int, detail: Detail) -> Iterator[str]:
+def heading(item: StartDiagnosis, paint: Paint, index: int, count: int) -> Iterator[str]:
+    """What server this is, in a line."""
     which = f" ({index + 1} of {count} starts)" if count > 1 else ""
     yield paint.bold(_headline(item.start) + which)
+
+
+def _start(item: StartDiagnosis, paint: Paint, detail: Detail) -> Iterator[str]:
     yield from paint.wrap(_model_line(item))
+    yield from paint.wrap(drafts(item))
     if item.start.release and item.start.release.contradiction:
         yield from paint.wrap(safe(f"Release: {item.start.release.contradiction}"))
-    if detail is not Detail.QUIET:
+    if detail is Detail.VERBOSE:
+        yield from _evidence(item, paint)
+        for ledger in item.memory:
+            yield from waterfall([ledger], paint)
+        yield from _numbers(item, paint)
+        yield from _chain(item.checks, paint, whole=True)
+    elif detail is Detail.USUAL:
         yield from waterfall(item.memory, paint)
-        yield from _chain(item.checks, paint, whole=detail is Detail.VERBOSE)
-    yield from _findings(item, paint)
+        yield from _chain(item.checks, paint, whole=False)
+    yield from findings(item, paint)
     if item.workload is not None:
         yield ""
         yield paint.bold("In users")
-        yield from paint.wrap(sentences(*item.workload), "  ")
+        for sentence in users(item.workload):
+            yield from paint.wrap(sentence, "  ")
     yield ""
     yield paint.bold("What limits")
-    yield from paint.wrap(_limits(item), "  ")
+    yield from paint.wrap(limits(item), "  ")
 
 
 def _chain(checks: list[Check], paint: Paint, *, whole: bool) -> Iterator[str]:
@@ -84,7 +97,38 @@ def _chain(checks: list[Check], paint: Paint, *, whole: bool) -> Iterator[str]:
         yield from _check(check, paint, whole=whole)
 
 
-def _findings(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
+def drafts(item: StartDiagnosis) -> str:
+    """What the log tells of speculative decoding, empty where nothing."""
+    arguments, seen = item.start.server_args, item.activity.accept_lengths if item.activity else []
+    algorithm, tokens = arguments.get("speculative_algorithm"), arguments.get("speculative_num_draft_tokens")
+    if not algorithm and not seen:
+        return ""
+    parts = [safe(str(algorithm)) if algorithm else "on, by the decode lines; the arguments are not in the log"]
+    parts += [f"{tokens} draft tokens a step"] if tokens else []
+    if seen:
+        middle = sorted(seen)[len(seen) // 2]
+        parts.append(f"accept len {figure(middle, 2)} at the median of {len(seen):,} decode lines")
+    return f"Speculative decoding: {', '.join(parts)}"
+
+
+def _evidence(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
+    """Why the release is thought to be what the headline says, and what was noted about the start."""
+    for text in (*(item.start.release.evidence if item.start.release else ()), *item.start.notes):
+        yield from paint.wrap(safe(f"- {text}"), dim=True)
+
+
+def _numbers(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
+    """Every number of the log with the interval that its digits stand for, its rank and its line."""
+    yield ""
+    yield paint.bold("Every number of the log")
+    for number in item.start.numbers:
+        told = show(number.interval) if number.interval else safe(str(number.value))
+        who = " ".join(part for part in (number.rank, number.role or "") if part)
+        where = f"line {number.line}" + (f" of input {number.path + 1}" if number.path else "")
+        yield safe(f"  {number.name:<28} {told:>28}  {who:<12} {where}{', superseded' if number.superseded else ''}")
+
+
+def findings(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
     """Each finding with its lines, what it means, what to do and what that risks."""
     if item.findings:
         yield ""
@@ -136,15 +180,25 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     who = f" [{check.rank}]" if check.rank else ""
     said = f"log {show(check.observed)}" if check.observed else "not in the log"
     computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
-    where = f" (line {', '.join(map(str, check.lines if whole else check.lines[:4]))})" if check.lines else ""
+    where = f" (line {', '.join(map(str, check.lines[: None if whole else 4]))})" if check.lines else ""
     yield paint.colour(mark, _COLOURS[check.verdict]) + f"  {check.name}{who}: {said}{computed}{where}"
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
         yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
-    steps = check.code if whole else [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]
-    for step in steps:
+    if whole:
+        yield from _terms(check, paint)
+    for step in check.code if whole else [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]:
         value = f"  = {step.value}" if step.value else ""
         yield paint.dim(safe(f"        {step.file}:{step.line}  {step.expression[:200]}{value}"))
+
+
+def _terms(check: Check, paint: Paint) -> Iterator[str]:
+    """Each value put into the formula on a line of its own, and SGLang's function."""
+    for name, value in check.terms.items():
+        told = show(Interval.of(value["low"], value["high"], value["unit"])) if isinstance(value, dict) else value
+        yield paint.dim(safe(f"          {name} = {told}"))
+    if check.symbol:
+        yield paint.dim(safe(f"          by {check.symbol}"))
 
 
 def _filled(check: Check) -> str:
@@ -179,25 +233,34 @@ def _figure(value: SupportsFloat, unit: str) -> str:
     return figure(number, 0 if abs(number) >= 100 or number == int(number) else 2)
 
 
-def _limits(item: StartDiagnosis) -> str:
-    limits = item.limits
-    if limits is None:
+def limits(item: StartDiagnosis) -> str:
+    """What bounds the server, at start-up and by the scheduler lines."""
+    found = item.limits
+    if found is None:
         return "unknown"
-    told = over_time(limits.over_time)
-    if limits.max_total_num_tokens is None:
-        return f"unknown, because {limits.why}. {told}".rstrip(". ") + ("." if told else "")
+    told = over_time(found.over_time)
+    if found.max_total_num_tokens is None:
+        return f"unknown, because {found.why}. {told}".rstrip(". ") + ("." if told else "")
     when = "At start-up " if item.start.first("max_total_num_tokens") else ""
-    parts = [f"{when}{limits.binding}: {limits.why}." if limits.why else f"{limits.binding}."]
+    parts = [f"{when}{found.binding}: {found.why}." if found.why else f"{found.binding}."]
     parts += [told] if told else []
-    parts.append(f"Pool: {bound(limits.max_total_num_tokens)} tokens.")
-    if limits.largest_request_tokens is not None:
-        parts.append(f"Longest request: {bound(limits.largest_request_tokens)} tokens.")
-    if limits.full_length_requests is not None:
-        parts.append(f"Full-length requests at once: {bound(limits.full_length_requests)}.")
+    parts.append(f"Pool: {bound(found.max_total_num_tokens)} tokens.")
+    if found.largest_request_tokens is not None:
+        parts.append(f"Longest request: {bound(found.largest_request_tokens)} tokens.")
+    if found.full_length_requests is not None:
+        parts.append(f"Full-length requests at once: {bound(found.full_length_requests)}.")
     return " ".join(parts)
 
 
-def _footer(diagnosis: Diagnosis) -> str:
+def footer(diagnosis: Diagnosis, paint: Paint) -> Iterator[str]:
+    """What was read, and where to go on."""
+    yield from paint.wrap(_counts(diagnosis), dim=True)
+    codes = [finding.code for item in diagnosis.starts for finding in item.findings]
+    if codes:
+        yield paint.dim(f"kvdiag rules show {codes[0]} tells more of a finding, for each code.")
+
+
+def _counts(diagnosis: Diagnosis) -> str:
     read = sum(item.lines for item in diagnosis.inputs)
     known = sum(item.matched for item in diagnosis.inputs)
     counts = f"{read:,} lines read, {known:,} known, {diagnosis.unmatched:,} with SGLang's prefix but no rule"

@@ -7,6 +7,7 @@ from typing import Any
 from kvdiag.checks.whatif import NUMBERS, Prediction
 from kvdiag.quantity import Interval
 from kvdiag.reports.safe import inert_json, safe
+from kvdiag.reports.workload_text import sentences
 
 
 def to_list(predictions: list[Prediction]) -> list[dict[str, Any]]:
@@ -34,7 +35,15 @@ def _item(prediction: Prediction) -> dict[str, Any]:
         "terms": prediction.terms or {},
         "notes": list(prediction.notes),
         "missing": list(prediction.missing),
+        "workload": _workload(prediction),
     }
+
+
+def _workload(prediction: Prediction) -> dict[str, Any] | None:
+    if prediction.workload is None:
+        return None
+    workload, least, most = prediction.workload
+    return workload.to_dict() | {"least": least.to_dict(), "most": most.to_dict()}
 
 
 def _interval(interval: Interval | None) -> dict[str, Any] | None:
@@ -52,6 +61,11 @@ def _paragraph(prediction: Prediction) -> str:
         interval = prediction.numbers.get(name)
         if interval is not None:
             lines.append(f"  {name:28} {_range(interval)} {interval.unit}")
+    if prediction.workload is not None:
+        workload, least, most = prediction.workload
+        lines.append(f"  {sentences(workload, least)}")
+        if most.to_dict() | {"tokens": 0} != least.to_dict() | {"tokens": 0}:
+            lines.append(f"  At the upper end: {sentences(workload, most)}")
     lines += [f"  missing: {safe(text)}" for text in prediction.missing]
     lines += [f"  note: {safe(text)}" for text in prediction.notes]
     return "\n".join(lines)

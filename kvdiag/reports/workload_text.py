@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kvdiag.checks.planning import LeverPlan, Planned
 from kvdiag.checks.workload import Plan, Workload
 
 
 def sentences(workload: Workload, plan: Plan) -> str:
     """The plan of one replica in words; an estimated workload is said to be one."""
-    shared = f", {workload.shared_prefix:,} of them shared" if workload.shared_prefix else ""
+    shared = f" ({workload.shared_prefix:,} of them shared by all)" if workload.shared_prefix else ""
     origin = f" (estimated from {workload.estimated}, not given)" if workload.estimated else ""
     parts = [
         f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens{origin}:",
@@ -26,5 +27,42 @@ def sentences(workload: Workload, plan: Plan) -> str:
         parts.append(f"Of {workload.concurrency:,} at once {plan.waits:,} wait.")
     if plan.retracts_after is not None:
         written = max(0, plan.retracts_after)
-        parts.append(f"With that many running the pool is full, and retraction starts, once each has written {written:,} tokens.")
+        parts.append(
+            f"With {plan.running:,} running the pool is full, and retraction starts, once each has written {written:,} tokens."
+        )
     return " ".join(parts)
+
+
+def users(planned: Planned) -> list[str]:
+    """What the pool does with a workload, and with one that was given, what each lever does to that."""
+    levers = [] if planned.workload.estimated else planned.levers
+    return [sentences(planned.workload, planned.plan), *(lever_sentence(lever, planned.plan) for lever in levers)]
+
+
+def lever_sentence(lever: LeverPlan, now: Plan) -> str:
+    """What one change does to the workload, beside what holds now."""
+    changes = ", ".join(_spelled(name, value) for name, value in lever.change.items())
+    parts = [f"{_between(lever.least.holds, lever.most.holds)} held at full length instead of {now.holds:,}"]
+    if now.admitted_at_lowest is not None and now.admitted_at_opening is not None:
+        opening = _between(lever.least.admitted_at_opening, lever.most.admitted_at_opening)
+        lowest = _between(lever.least.admitted_at_lowest, lever.most.admitted_at_lowest)
+        parts.append(f"{opening} run at the opening reserve instead of {now.admitted_at_opening:,}")
+        parts.append(f"{lowest} at the lowest instead of {now.admitted_at_lowest:,}")
+    if now.waits is not None:
+        parts.append(f"{_between(lever.most.waits, lever.least.waits)} wait instead of {now.waits:,}")
+    if lever.least.retracts_after is not None:
+        parts.append(f"retraction from {max(0, lever.least.retracts_after):,} written tokens each")
+    elif now.retracts_after is not None:
+        parts.append("no retraction")
+    return f"{changes}: {', '.join(parts)}."
+
+
+def _spelled(name: str, value: object) -> str:
+    flag = "--" + name.replace("_", "-")
+    return f"without {flag}" if value is None else f"{flag} {value}"
+
+
+def _between(least: int | None, most: int | None) -> str:
+    if least is None or most is None:
+        return "unknown"
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

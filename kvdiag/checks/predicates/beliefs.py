@@ -78,7 +78,7 @@ def cap_limits_pool(facts: Facts, at: At) -> Iterator[Hit]:
     if not cap or tokens is None:
         return
     waiting = [b for b in facts.activity.decode if b.queued and b.running and bound_by(b, cap) == "kv_pool"]
-    if not waiting:
+    if not waiting or any(bound_by(b, cap) == "max_running_requests" for b in facts.activity.decode):
         return
     running = [b.running for b in waiting if b.running]
     values = {

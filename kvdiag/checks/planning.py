@@ -1,0 +1,70 @@
+"""What a start's pool does with a workload, and what each lever does to that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from kvdiag.checks.facts import Facts
+from kvdiag.checks.levers import most_fraction, with_fp8
+from kvdiag.checks.workload import Plan, Workload, estimate, per_replica, plan, reserve_ratios
+from kvdiag.frozen import frozen
+
+_LOWER, _HIGHER = 0.7, 1.3
+"""--schedule-conservativeness to compare with 1: what SGLang's tuning guide tries, either way."""
+
+
+@frozen
+class LeverPlan:
+    """The plan after one change, for the least and for the most capacity that the change is predicted to give."""
+
+    change: dict[str, Any]
+    least: Plan
+    most: Plan
+
+
+@frozen
+class Planned:
+    """A workload, what the pool does with it, and what it would do after each change that applies."""
+
+    workload: Workload
+    plan: Plan
+    levers: tuple[LeverPlan, ...] = ()
+
+
+def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
+    """The plan of this start's pool for a workload, or for the one its scheduler lines suggest; None without either."""
+    told = workload or estimate(facts.activity)
+    if told is None or not facts.tokens:
+        return None
+    arguments = facts.inputs.arguments
+    told = per_replica(told, arguments.dp_size if arguments.enable_dp_attention else 1)
+    ratios = _ratios(facts, _conservativeness(facts))
+    now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios)
+    return Planned(told, now, tuple(_levers(facts, told, now)))
+
+
+def _conservativeness(facts: Facts) -> float:
+    told = facts.arg("schedule_conservativeness")
+    return float(told) if isinstance(told, (int, float)) and told > 0 else 1.0
+
+
+def _ratios(facts: Facts, conservativeness: float) -> tuple[Fraction, Fraction] | None:
+    return reserve_ratios(facts.inputs.candidates(), conservativeness)
+
+
+def _levers(facts: Facts, workload: Workload, now: Plan) -> Iterator[LeverPlan]:
+    """Each change that does something to this workload, with its plan."""
+    page, cap, ratios = facts.inputs.arguments.page_size or 1, facts.cap, _ratios(facts, _conservativeness(facts))
+    for lever in (most_fraction(facts), with_fp8(facts)):
+        if lever is not None:
+            ends = [plan(workload, int(end), page=page, cap=cap, ratios=ratios) for end in (lever.tokens.low, lever.tokens.high)]
+            yield LeverPlan(lever.change, *ends)
+    if now.capped_by is not None:
+        free = plan(workload, now.tokens, page=page, cap=None, ratios=ratios)
+        yield LeverPlan({"max_running_requests": None}, free, free)
+    for other in (_LOWER, _HIGHER):
+        changed = plan(workload, now.tokens, page=page, cap=cap, ratios=_ratios(facts, other))
+        if _conservativeness(facts) == 1 and changed.admitted_at_lowest != now.admitted_at_lowest:
+            yield LeverPlan({"schedule_conservativeness": other}, changed, changed)
