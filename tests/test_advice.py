@@ -154,3 +154,17 @@ def test_a_gain_holds_what_the_change_would_give_and_never_advises_what_would_no
         assert predicted["low"] <= really <= predicted["high"]
         assert left["low"] - CELL <= free * GIB <= left["high"] + CELL
     assert any("kv_cache_dtype" in gain["change"] for gain in gained)
+
+
+def test_more_tokens_are_advised_by_what_this_log_leaves_to_do():
+    """No FP8 where the cache is FP8, no larger fraction where no head-room is left."""
+    full = served(Fraction(80), Fraction(16), Fraction(80, 100), Fraction(1))[0]
+    narrow = full.replace("kv_cache_dtype='auto'", "kv_cache_dtype='fp8_e4m3'")
+    tight = served(Fraction(80), Fraction(16), Fraction(93, 100), Fraction(1))[0]
+    said = [
+        next(f.advice for f in findings_in(text, "Llama-3.1-8B", "0.5.9") if f.code == "KV510") for text in (full, narrow, tight)
+    ]
+    assert "--mem-fraction-static up to 0.92, an FP8 KV cache" in said[0]
+    assert "FP8" not in said[1]
+    assert "no head-room is left" in said[2]
+    assert "up to" not in said[2]

@@ -11,6 +11,7 @@ from typing import Any
 from kvdiag import rulebook
 from kvdiag.checks.binding import words
 from kvdiag.checks.facts import Facts
+from kvdiag.checks.levers import ways_to_more_tokens
 from kvdiag.checks.model import Finding
 from kvdiag.checks.phrase import Sentence, fill
 from kvdiag.errors import RuleError
@@ -98,7 +99,7 @@ def judge(facts: Facts) -> list[Finding]:
     replaced = {code for rule, _ in raised for code in rule.replaces}
     kept = [(rule, hit) for rule, hit in raised if rule.code not in replaced]
     kept.sort(key=lambda pair: (LEVELS.index(pair[1].level or pair[0].level), pair[0].order, -pair[1].stake, pair[0].code))
-    common = words(facts)
+    common = words(facts) | {"more": ways_to_more_tokens(facts)}
     return [_finding(rule, hit, common) for rule, hit in _causes_first(kept)]
 
 

@@ -134,6 +134,36 @@ def with_fp8(facts: Facts) -> Lever | None:
     return Lever({"kv_cache_dtype": _FP8}, Interval(Fraction(low), Fraction(high), "tokens"), tokens, nothing, free)
 
 
+def ways_to_more_tokens(facts: Facts) -> str:
+    """What would enlarge this pool, in words: the cap where one decides it, else what memory and dtype leave to do."""
+    if facts.limits.binding == "max_total_tokens":
+        cap = facts.arg("max_total_tokens") or facts.tokens
+        return f"a larger --max-total-tokens than {cap:,}, or none; no memory setting changes the pool while it caps it"
+    lever, tight = most_fraction(facts), _is_tight(facts)
+    ways = [f"--mem-fraction-static up to {lever.change['mem_fraction_static']}"] if lever is not None else []
+    if lever is None and not tight:
+        ways.append("a larger --mem-fraction-static where head-room is left")
+    if not _is_narrow(facts) and not facts.inputs.on_shared_memory:
+        ways.append("an FP8 KV cache")
+    ways.append("more memory" if facts.inputs.on_shared_memory else "more or larger GPUs")
+    return ", ".join(ways) + (" (no head-room is left for a larger --mem-fraction-static)" if tight else "")
+
+
+def _is_tight(facts: Facts) -> bool:
+    """Whether the log shows that no larger fraction would leave the memory to keep."""
+    free, total = facts.free_at_end, facts.total
+    if free is None or free.interval is None or total is None or facts.inputs.on_shared_memory:
+        return False
+    return free.interval.low - keep(total) < total.high * STEP
+
+
+def _is_narrow(facts: Facts) -> bool:
+    """Whether an element of the cache takes a byte or less already."""
+    stated = facts.start.first("kv_cache_dtype", role="target")
+    name = str(stated.value if stated is not None else facts.inputs.arguments.kv_cache_dtype)
+    return any(mark in name for mark in ("fp8", "fp4", "int8", "int4"))
+
+
 def _is_proportional(facts: Facts) -> bool:
     """Whether pools grow with the budget in one proportion: no state slots and no pools with fixed parts."""
     return not (facts.start.find("max_mamba_cache_size") or facts.start.find("state_pool_bytes") or facts.events("dsv4_pool"))
