@@ -26,12 +26,13 @@ This page is written by `bench/architectures.py` from the rules and the code; a 
 
 Covered means: bytes per token, budget, pools and request slots come out as SGLang's own code computes them. Approximated
 means: the figure is an interval or a check stays unknown, and says why. Refused means: "cannot size this architecture",
-and every check that needs no size is still made.
+and every check that needs no size is still made. A class that the release does not register is sized by the release's
+arithmetic all the same, with a note that no server would load it.
 
 | what is refused | why |
 |---|---|
 | a model that keeps state in some layers and whose layout no reader knows | SGLang would set memory aside for it |
-| a release older than its class | SGLang of that release does not know the class |
+| state, compressed or sparse pools in a release that has none | the release would need them for the model |
 | an NVFP4 cache of 0.5.21 and newer on a GPU that is not known | the layout of its scales depends on the GPU |
 | `--enable-hisparse`, `--enable-unified-memory`, `--enable-kv-cache-sharding` | no rule follows what they do to the pools |
 | `--enable-linear-replayssm-spec` with gated delta net or KDA | a ring of records replaces the drafts' states |

@@ -102,7 +102,10 @@ def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
     import torch._inductor.runtime.triton_heuristics
     import torch.utils.flop_counter
     from transformers import AutoProcessor, PreTrainedModel  # noqa: F401
+    from transformers.utils import import_utils
 
+    dummy: Any = import_utils.DummyObject  # what transformers offers in place of classes whose packages are missing
+    dummy.__getattribute__ = lambda cls, key: type.__getattribute__(cls, key) if key.startswith("_") else Inert()
     sys.meta_path.append(InertPackages())
 
     cuda: Any = torch.cuda

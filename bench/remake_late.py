@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -11,6 +12,9 @@ WANTED = (
     "full_max_total_num_tokens", "swa_max_total_num_tokens", "c4_max_total_num_tokens", "c128_max_total_num_tokens",
     "c4_state_pool_size", "c128_state_pool_size",
 )  # fmt: skip
+
+
+_LAYER_LISTS = ("full_attention_layer_ids", "swa_attention_layer_ids")
 
 
 class Server:
@@ -28,7 +32,7 @@ class Server:
         """The pools of one stage; `least` is what the stages agree on, None for the stage's own answer."""
         from sglang.srt.model_executor import pool_configurator
 
-        _publish(self.args)  # anew: a sizing leaves its state slots behind as if they had been asked for
+        self._afresh()
         configurator = self._configurator(model)
         cells: list[Any] = []
         make = pool_configurator.create_memory_pool_configurator
@@ -43,13 +47,26 @@ class Server:
                 tensor.fill_(min(int(tensor), least))
 
         free = self.job["available_gpu_mem_gib"]
+        alone = types.SimpleNamespace(world_size=1, cpu_group=None)
         with (
+            mock.patch.object(self.module, "get_world_group", return_value=alone, create=True),
             mock.patch.object(self.module, "get_available_gpu_memory", return_value=free),
             mock.patch.object(pool_configurator, "create_memory_pool_configurator", remembered),
             mock.patch("torch.distributed.all_reduce", reduced),
         ):
             found = configurator._resolve_memory_pool_config(self.job["pre_model_load_gib"])
         return self._row(configurator, found, cells[0])
+
+    def _afresh(self) -> None:
+        """Undoes what a sizing leaves behind: its state slots as if they had been asked for, its stage's layers as all."""
+        if not hasattr(self, "layers"):
+            self.layers = {name: getattr(self.config, name, None) for name in _LAYER_LISTS}
+        for name, layers in self.layers.items():
+            if layers is not None:
+                setattr(self.config, name, list(layers))
+        with suppress(Exception):
+            self.args.max_mamba_cache_size = self.job["args"].get("max_mamba_cache_size")
+        _publish(self.args)
 
     def _row(self, configurator: Any, found: Any, cell: Any) -> dict[str, Any]:
         schedule = _schedule(self.args)
@@ -84,7 +101,9 @@ class Server:
             **_taken(resolve_spec_aux_hidden_state_config, server_args=args, model_config=config, spec_algorithm=spec,
                      is_draft_worker=False)
         )  # fmt: skip
-        layers = resolve_layer_indices(**_taken(resolve_layer_indices, model=model, model_config=config, is_draft_worker=False))
+        layers = resolve_layer_indices(
+            **_taken(resolve_layer_indices, model=model, model_config=config, is_draft_worker=False, spec_algorithm=spec)
+        )
         given: dict[str, Any] = dict(  # noqa: C408
             device="cuda", gpu_id=0, attn_dp_size=_attention_dp(args), dp_size=args.dp_size, tp_size=args.tp_size, tp_rank=0,
             pp_size=args.pp_size, pp_group=types.SimpleNamespace(world_size=args.pp_size, rank_in_group=0), model=model,
@@ -95,7 +114,7 @@ class Server:
             use_mla_backend=config.attention_arch == AttentionArch.MLA,
             layer_info=layers,
             forward_stream=None, req_to_token_pool=None, token_to_kv_pool_allocator=None, memory_pool_config=None,
-            mem_fraction_static=schedule.mem_fraction_static,
+            mem_fraction_static=schedule.mem_fraction_static, ps=_widths(args),
         )  # fmt: skip
         make = self.module.KVCacheConfigurator
         return make(**_taken(make, **given))
@@ -107,25 +126,36 @@ def _taken(function: Any, **given: Any) -> dict[str, Any]:
 
 
 def _publish(args: Any) -> None:
-    try:
-        from sglang.srt import runtime_context
-        from sglang.srt.server_args import set_global_server_args_for_scheduler
-    except ImportError:
-        return
+    """Makes the arguments and the widths of the server what this process believes to run with, as rank 0 of its first stage."""
+    from sglang.srt import runtime_context
+    from sglang.srt.server_args import set_global_server_args_for_scheduler
+
     if hasattr(runtime_context, "publish"):
         runtime_context.publish(args, **_taken(runtime_context.publish, role="scheduler"))
-        parallel = runtime_context.get_parallel()
-        alone = types.SimpleNamespace(cpu_group=None, world_size=1, rank_in_group=0)
-        known = {"launch_world_size": 1, "dcp_rank": 0, "attn_dcp_rank": 0, "attn_cp_rank": 0, "tp_rank": 0, "pp_rank": 0,
-                 "attn_tp_rank": 0, "attn_dp_rank": 0, "world_group": alone, "tp_group": alone, "pp_group": alone,
-                 "attn_tp_group": alone, "moe_dp_rank": 0, "moe_ep_rank": 0}  # fmt: skip
-        for name, value in known.items():
-            try:
-                parallel.override_permanently(**{name: value})
-            except (ValueError, AttributeError, TypeError):
-                continue
     else:
         set_global_server_args_for_scheduler(args)
+    parallel = runtime_context.get_parallel()
+    alone = types.SimpleNamespace(cpu_group=None, world_size=1, rank_in_group=0)
+    ranks = ("dcp_rank", "attn_dcp_rank", "attn_cp_rank", "tp_rank", "pp_rank", "attn_tp_rank", "attn_dp_rank", "moe_dp_rank")
+    known = dict.fromkeys(ranks, 0) | dict.fromkeys(("world_group", "tp_group", "pp_group", "attn_tp_group"), alone)
+    known |= {"launch_world_size": 1, "moe_ep_rank": 0}
+    if not hasattr(parallel, "override_permanently"):
+        parallel._overrides.update(known | vars(_widths(args)) | {"world_size": 1})
+        return
+    for name, value in known.items():
+        with suppress(ValueError, AttributeError, TypeError):
+            parallel.override_permanently(**{name: value})
+
+
+def _widths(args: Any) -> types.SimpleNamespace:
+    """The widths of the server, and rank 0 in each (``ParallelState`` of 0.5.16 to 0.5.20)."""
+    dcp = getattr(args, "dcp_size", 1) or 1
+    return types.SimpleNamespace(
+        tp_rank=0, tp_size=args.tp_size, pp_rank=0, pp_size=args.pp_size, dp_rank=0, dp_size=args.dp_size, attn_tp_rank=0,
+        attn_tp_size=_attention_tp(args), attn_cp_rank=0, attn_cp_size=getattr(args, "attn_cp_size", 1) or 1, attn_dp_rank=0,
+        attn_dp_size=_attention_dp(args), moe_ep_rank=0, moe_ep_size=1, moe_dp_rank=0, moe_dp_size=1, dcp_size=dcp,
+        attn_dcp_size=dcp, gpu_id=0,
+    )  # fmt: skip
 
 
 def _bag(name: str, args: Any) -> Any:

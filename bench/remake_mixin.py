@@ -35,6 +35,7 @@ class Server:
         from sglang.srt.server_args import set_global_server_args_for_scheduler
 
         self.args, self.job, self.mixin, self.runner = args, job, model_runner_kv_cache_mixin, model_runner.ModelRunner
+        self.module = model_runner
         set_global_server_args_for_scheduler(args)
         self.config = ModelConfig.from_server_args(args)
 
@@ -104,6 +105,7 @@ class Server:
         runner.use_mla_backend = getattr(config.attention_arch, "name", "") == "MLA"
         runner.sliding_window_size = self.job.get("sliding_window_size")
         runner.req_to_token_pool = runner.token_to_kv_pool_allocator = runner.memory_pool_config = None
+        runner._linear_attn_registry_cache = getattr(self.module, "_UNSET", None)
         self._layers(runner)
         self._drafts(runner)
         runner.configure_kv_cache_dtype()

@@ -93,6 +93,48 @@ def test_an_image_encoder_counts_where_only_its_class_names_it():
     assert whole == none
 
 
+IQUEST = DENSE | {
+    "architectures": ["IQuestQ1ForCausalLM"], "model_type": "iquest_q1", "sliding_window": 512, "num_hybrid_layers_block": 7,
+    "layer_types": ["full_attention"] * 32,
+}  # fmt: skip
+
+
+def test_iquest_s_layer_kinds_follow_from_its_blocks_and_from_nothing_else():
+    found = sized(IQUEST, "0.5.23")
+    assert (found.terms["full_layers"], found.terms["swa_layers"]) == (1 + 7 + 3, 21)
+    with pytest.raises(KvdiagError, match="make 88 layers"):
+        sized({key: value for key, value in IQUEST.items() if key != "num_hybrid_layers_block"}, "0.5.23")
+
+
+def test_the_formula_of_an_all_window_model_has_no_ratio():
+    config = DENSE | {"architectures": ["UnlimitedOCRForCausalLM"], "sliding_window": 1024}
+    found = sized(config, "0.5.23")
+    assert found.formula == "swa_bytes x swa_layers"
+    assert found.bytes_per_token == found.terms["swa_bytes_per_layer"] * found.terms["swa_layers"]
+
+
+@pytest.mark.parametrize("release", ["0.5.24", "0.5.9.post7", "9.9"])
+def test_a_release_that_is_not_known_is_named_and_not_sized(release):
+    with pytest.raises(KvdiagError, match=f"SGLang {release} is not among the releases known here"):
+        sized(DENSE, release)
+
+
+def test_a_class_the_release_does_not_have_is_sized_with_a_note():
+    qwen = DENSE | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    (note,) = sized(qwen, "0.3.6").notes
+    assert "0.4.5.post2" in note
+    assert not sized(qwen, "0.5.9").notes
+
+
+def test_the_mlx_pool_follows_its_three_readings():
+    args = {"backend": "mlx", "mlx_used_gib": 0.31, "mem_fraction_static": 0.4}
+    model = DENSE | {"num_hidden_layers": 28, "head_dim": 128}
+    found = kvdiag.size(config=model, release="0.5.22", args=args, available_gpu_memory=48.49, pre_model_load_memory=51.8)
+    assert found.max_total_num_tokens == int(48.49 * 2**30 * 0.4) // 114_688
+    del args["mlx_used_gib"]
+    assert "--mlx-used" in kvdiag.size(config=model, release="0.5.22", args=args).missing[0]
+
+
 def test_more_memory_never_means_fewer_tokens():
     tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
     assert tokens == sorted(tokens)

@@ -84,6 +84,30 @@ def test_a_sample_over_models_and_releases_is_sized_to_the_token():
     assert not wrong, "\n".join(wrong)
 
 
+def test_rows_remade_with_other_models_and_arguments_are_sized_to_the_token():
+    """Made by bench/remake_oracle.py: models and argument sets that no published row has."""
+    configs = json.loads((SAMPLE / "remade_configs.json").read_text())
+    wrong = []
+    for row in rows_of(SAMPLE / "remade.jsonl"):
+        sized = kvdiag.size(
+            config=configs[row["model"]],
+            release=row["version"],
+            args=row["args"],
+            available_gpu_memory=row["available_gpu_mem_gib"],
+            pre_model_load_memory=row["pre_model_load_gib"],
+            gpu_mem_mib=row["gpu_mem_mib"],
+            compute_capability=tuple(row["capability"]),
+        )
+        wanted = row["extra"] | {name: row[name] for name in ("max_total_num_tokens", "mem_fraction_static")}
+        wanted["bytes_per_token"] = row["cell_size"]
+        if row["kv_heads_per_rank"] is not None:
+            wanted["kv_heads_per_rank"] = row["kv_heads_per_rank"]
+        found = [f"{name} {getattr(sized, name)} != {value}" for name, value in wanted.items() if getattr(sized, name) != value]
+        if found:
+            wrong.append(f"{row['version']} {row['model']} {row['args']}: {'; '.join(found)}")
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.shared
 def test_every_row_of_the_shared_oracle_is_sized_to_the_token(capsys):
     rows = [row for row in rows_of(SHARED / "expected.jsonl") if "error" not in row]

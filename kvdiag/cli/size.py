@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compute-capability", metavar="X.Y", help="the GPU's compute capability, as 9.0")
     parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
     add_workload(parser)
+    parser.add_argument("--backend", choices=("mlx",), help="Apple's back end: its pool follows other readings")
+    parser.add_argument("--mlx-used", metavar="GIB", type=float, help="memory MLX holds before its pool")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
     add_server_arguments(parser.add_argument_group("server arguments", "spelled as SGLang spells them"), repeat=False)
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.avail is None) != (arguments.total is None):
         raise InputError("--avail and --total belong together: free memory after and before loading, in GiB")
     given = given_arguments(arguments)
+    extra = {"backend": arguments.backend, "mlx_used_gib": arguments.mlx_used}
+    given |= {name: value for name, value in extra.items() if value is not None}
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
     sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)
@@ -86,7 +90,7 @@ def _capability(text: str | None) -> tuple[int, int] | None:
 
 def _text(sizing: dict[str, Any]) -> str:
     """One line a figure; the formula with its terms under the bytes a token, and what is missing at the end."""
-    hidden = ("schema", "formula", "terms", "symbol", "missing")
+    hidden = ("schema", "formula", "terms", "symbol", "missing", "notes")
     lines = []
     for name, value in sizing.items():
         if value is None or name in hidden:
@@ -97,4 +101,5 @@ def _text(sizing: dict[str, Any]) -> str:
             terms = ", ".join(f"{term} {amount}" for term, amount in sizing["terms"].items())
             lines += [f"  = {sizing['formula']}", f"    {terms}", f"    {sizing['symbol']}"]
     lines += [f"unknown, because {reason}" for reason in sizing["missing"]]
+    lines += [f"note: {note}" for note in sizing["notes"]]
     return "\n".join(lines) + "\n"

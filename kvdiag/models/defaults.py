@@ -8,6 +8,9 @@ from typing import Any
 
 from kvdiag import rulebook
 
+_OWN_TEXT_CONFIGS = ("deepseek_vl_v2", "deepseek-ocr", "unlimited-ocr")
+"""Models whose nested text config SGLang reads with a class of its own, or as it stands, not with transformers'."""
+_OWN_CONFIG_CLASSES = ("head_dim",)
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -32,8 +35,10 @@ def text_values(whole: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, 
     for name, other in entry.get("aliases", {}).items():
         if name not in values and other in values:
             values[name] = values[other]
+    own = _OWN_CONFIG_CLASSES if whole is not text and whole.get("model_type") in _OWN_TEXT_CONFIGS else ()
     for name, value in entry.get("defaults", {}).items():
-        values.setdefault(name, value)
+        if name not in own:
+            values.setdefault(name, value)
     return values
 
 

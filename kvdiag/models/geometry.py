@@ -36,7 +36,8 @@ class Geometry:
     they differ from the model's. `head_dim` is as the config has it; `kv_lora_rank` is zero without a latent.
     `context_len` is the model's own limit with transformers 4, `context_len_5` with transformers 5. `vision` is layers
     and width of the image encoder, `towers` the encoders whose keys are there, `nested` says that the text model has a
-    config of its own, `language_only` that the checkpoint asks to be served as text. Which of these a release uses is
+    config of its own, `language_only` that the checkpoint asks to be served as text, `zero_v` that its V head dim is 0, which
+    releases up to 0.5.18 take as it is. Which of these a release uses is
     decided in ``kvdiag.sizing``.
     """
 
@@ -70,6 +71,7 @@ class Geometry:
     nested: bool = False
     towers: tuple[str, ...] = ()
     language_only: bool = False
+    zero_v: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -100,7 +102,8 @@ def geometry_of(config: ModelConfig) -> Geometry:
         kv_heads = read.integer("num_global_key_value_heads") or kv_heads
     compressed = compressed_of(text, architecture, config.place)
     rope = 0 if text.get("use_mla_nope") else (read.integer("qk_rope_head_dim") or 0)
-    latent = 0 if compressed else (read.integer("kv_lora_rank") or 0)
+    unfolded = bool(compressed) or (architecture == "DeepseekVL2ForCausalLM" and text.get("use_mla") is False)
+    latent = 0 if unfolded else (read.integer("kv_lora_rank") or 0)
     shape = Geometry(
         "",
         architecture,
@@ -132,6 +135,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
         given is not config.whole,
         tuple(name for name in ("vision_config", "audio_config") if config.whole.get(name) is not None),
         config.whole.get("language_model_only") is True,
+        text.get("v_head_dim") == 0,
     )
     return replace(shape, attention=_word(shape))
 
@@ -141,6 +145,9 @@ def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
     pattern = text.get("layers_block_type") or text.get("hybrid_override_pattern")
     if text.get("model_type") in ("nemotron_h", "nemotron_h_puzzle") and isinstance(pattern, (list, str)) and pattern:
         return len(pattern)
+    listed = text.get("zaya_layers")
+    if text.get("model_type") == "zaya" and isinstance(listed, list) and listed:
+        return len(listed)
     layers = config.required("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     if not 0 < layers <= _MOST_LAYERS:
         raise ConfigError(f"{config.place}: num_hidden_layers is {layers}, which no model has")
@@ -148,7 +155,7 @@ def _layers(config: ModelConfig, text: Mapping[str, Any]) -> int:
 
 
 def _heads(config: ModelConfig, state: StateShape | None) -> int:
-    names = ("num_attention_heads", "n_head", "n_heads")
+    names = ("num_attention_heads", "n_head", "n_heads", "encoder_attention_heads")
     if (state is not None and not state.attention_layers) or config.integer("kv_lora_rank"):
         return config.integer(*names) or 0
     heads = config.required(*names)

@@ -16,7 +16,9 @@ class StateShape:
     """One layer's state before any split, and which layers keep one.
 
     `family` names the layout: ``mamba2`` (also gated delta net and lightning attention: one convolution over
-    ``intermediate_size + 2 x n_groups x state_size`` channels and one matrix a head), ``mamba1``, ``kda`` or ``conv``.
+    ``intermediate_size + 2 x n_groups x state_size`` channels and one matrix a head), ``mamba1``, ``kda``, ``conv``, ``cca``
+    (ZAYA: a convolution over queries and keys, split over all ranks) or ``sconv`` (Inkling: one before each projection, of
+    `kv_widths`, heads and their width, twice each). `replicated` counts inputs of a layer that every rank keeps whole.
     `attention_layers` are those with a KV cache; a layer may have both. `ssm_dtype` is the config's, None for the default.
     `since` is the first release with a pool for it.
     """
@@ -32,6 +34,8 @@ class StateShape:
     conv_kernel: int
     ssm_dtype: str | None
     since: str
+    replicated: int = 0
+    kv_widths: tuple[tuple[int, int], ...] = ()
 
 
 _MARKS = (
@@ -266,6 +270,30 @@ def _mamba1(keys: _Keys, layers: int) -> StateShape:
     return StateShape("mamba1", tuple(range(layers)), (), inner, 1, inner, 1, state, kernel, None, "0.5.20")
 
 
+def _zaya(keys: _Keys, layers: int) -> StateShape:
+    """CCA attention keeps convolution inputs and the previous hidden state in each attention layer (``ZayaConfig``)."""
+    kinds = keys.values.get("zaya_layers")
+    full = _where(kinds, "a") if isinstance(kinds, list) and kinds else tuple(range(0, layers, 2))
+    listed = keys.values.get("cca_num_q_heads")
+    first = next((heads for heads in listed if heads), None) if isinstance(listed, list) else None
+    queries = first if isinstance(first, int) else keys.number("num_attention_heads", 8)
+    width = (queries + keys.number("num_key_value_heads", 2)) * keys.number("head_dim", keys.number("kv_channels", 128))
+    taps = keys.number("cca_time0", 2) + keys.number("cca_time1", 2) - 2
+    hidden = keys.number("hidden_size", 2048)
+    return StateShape("cca", full, full, width, 1, 1, 1, 0, taps + 1, None, "0.5.14", hidden)
+
+
+def _inkling(keys: _Keys, layers: int) -> StateShape:
+    """Short convolutions before K, V and both outputs of every layer, beside a KV cache in all (``InklingModelConfig``)."""
+    hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
+    kv_heads, dim = keys.number("num_key_value_heads", heads), keys.number("head_dim", hidden // max(1, heads))
+    local = (keys.number("swa_num_key_value_heads", kv_heads), keys.number("swa_head_dim", dim))
+    every, kernel = tuple(range(layers)), keys.number("sconv_kernel_size", 4)
+    return StateShape(
+        "sconv", every, every, 0, 1, 1, 1, 0, kernel, None, "0.5.16", 2 * max(0, kernel - 1) * hidden, ((kv_heads, dim), local)
+    )
+
+
 _GATED_DELTA = (
     "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "intern_s2_preview", "interns2_mobius",
     "interns2_mobius_text", "qwen4_exp", "qwen4_exp_text",
@@ -283,6 +311,8 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("jet_nemotron",), _jet_nemotron),
     (("bailing_hybrid",), _bailing_hybrid),
     (("minicpm_sala",), _minicpm_hybrid),
+    (("zaya",), _zaya),
+    (("inkling_model", "inkling_mm_model"), _inkling),
     (("mamba2",), _mamba2),
     (("mamba", "falcon_mamba"), _mamba1),
 )

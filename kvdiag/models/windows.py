@@ -15,7 +15,10 @@ _ONE_WINDOW_LAYER = ("MiMoV2MTP", "Step3p5MTP", "IQuestQ1MTP")
 
 @frozen
 class Windows:
-    """Layers of a model by kind, before any pipeline split; `window` is the number of tokens SGLang keeps reachable."""
+    """Layers of a model by kind, before any pipeline split; `window` is the number of tokens SGLang keeps reachable.
+
+    `opted_in` says that the config asks for two pools (``is_hybrid_swa``) with a ``hybrid_layer_pattern`` of its own.
+    """
 
     full_layers: tuple[int, ...]
     window_layers: tuple[int, ...]
@@ -23,6 +26,7 @@ class Windows:
     num_key_value_heads: int | None
     head_dim: int
     v_head_dim: int
+    opted_in: bool = False
 
 
 def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim: int, place: str) -> Windows | None:
@@ -30,7 +34,7 @@ def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim
 
     Gemma-4 keeps the dimensions of its window layers in the plain keys and those of the full ones in ``global_*``.
     """
-    kinds = _kinds(text, architecture, layers)
+    kinds = _kinds(text, architecture, layers, place)
     if kinds is None:
         return None
     full, window = kinds
@@ -43,7 +47,8 @@ def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim
         swa_dim, heads = _number(text, "head_dim", place) or head_dim, _number(text, "num_key_value_heads", place)
         return Windows(full, window, _window(text, architecture), heads, swa_dim, swa_dim)
     v_dim = _number(text, "swa_v_head_dim", place) or swa_dim
-    return Windows(full, window, _window(text, architecture), heads, swa_dim, v_dim)
+    opted_in = bool(text.get("is_hybrid_swa")) and isinstance(text.get("hybrid_layer_pattern"), list)
+    return Windows(full, window, _window(text, architecture), heads, swa_dim, v_dim, opted_in)
 
 
 def is_gemma_4(text: Mapping[str, Any]) -> bool:
@@ -51,13 +56,16 @@ def is_gemma_4(text: Mapping[str, Any]) -> bool:
     return str(text.get("model_type")).startswith(("gemma4", "diffusion_gemma"))
 
 
-def _kinds(text: Mapping[str, Any], architecture: str, layers: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _kinds(text: Mapping[str, Any], architecture: str, layers: int, place: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     if architecture in _ONE_WINDOW_LAYER:
         return (), (0,)
     if architecture.startswith("Llama4"):
         return tuple(range(3, layers, 4)), tuple(i for i in range(layers) if i % 4 != 3)
     if architecture == "UnlimitedOCRForCausalLM":
         return (), tuple(range(layers))
+    if architecture == "IQuestQ1ForCausalLM":
+        kinds = _iquest(text, layers, place)
+        return _where(kinds, "full_attention"), _where(kinds, "sliding_attention")
     if isinstance(text.get("local_layer_ids"), list):
         local = set(text["local_layer_ids"])
         return tuple(i for i in range(layers) if i not in local), tuple(i for i in range(layers) if i in local)
@@ -70,6 +78,20 @@ def _kinds(text: Mapping[str, Any], architecture: str, layers: int) -> tuple[tup
     if types is None or "sliding_attention" not in types:
         return None
     return _where(types[:layers], "full_attention"), _where(types[:layers], "sliding_attention")
+
+
+def _iquest(text: Mapping[str, Any], layers: int, place: str) -> list[Any]:
+    """IQuest-Q1's layer kinds from its blocks; its class never reads ``layer_types`` (``IQuestQ1Config``)."""
+    parts = {"first_layers_types": ["full_attention"], "last_layers_types": ["full_attention"] * 3,
+             "hybrid_layers_types_block": ["full_attention", *["sliding_attention"] * 3]}  # fmt: skip
+    first, last, block = (text[name] if isinstance(text.get(name), list) else default for name, default in parts.items())
+    repeats = _number(text, "num_hybrid_layers_block", place)
+    kinds = [*first, *block * min(21 if repeats is None else repeats, layers), *last]
+    if text.get("use_hybrid_layers") is False or text.get("use_sliding_window") is False:
+        return ["full_attention"] * layers
+    if len(kinds) != layers:
+        raise ConfigError(f"{place}: the blocks of layer kinds make {len(kinds)} layers, num_hidden_layers is {layers}")
+    return kinds
 
 
 def _spread(text: Mapping[str, Any], layers: int) -> list[str] | None:

@@ -39,7 +39,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "mamba_ssm_dtype": ("float32", "bfloat16", "float16"),
     "disaggregation_mode": ("null", "prefill", "decode"),
 }  # fmt: skip
-_EXTRA = ("backend", "draft_config", "speculative_draft_config")
+_EXTRA = ("backend", "mlx_used_gib", "draft_config", "speculative_draft_config")
 
 
 class ArgumentError(KvdiagError):

@@ -81,7 +81,7 @@ def _nvfp4(arguments: ServerArguments, device: Device) -> KvDtype:
 
 
 def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> str:
-    if geometry.compressed:
+    if geometry.compressed or geometry.architecture == "MuseSparkForConditionalGeneration":
         return "fp8_e4m3"
     if geometry.index and listed(DSA, geometry.architecture, release):
         if device.compute_capability is None:

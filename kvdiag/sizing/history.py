@@ -35,6 +35,12 @@ def listed(table: str, architecture: str, release: Release) -> bool:
     return any(_within(part.strip(), release) for part in ranges.split(","))
 
 
+def registered(architecture: str) -> str | None:
+    """The releases that register a model class, None for a class that none does."""
+    ranges = _tables()["registry"].get(architecture)
+    return ranges if isinstance(ranges, str) else None
+
+
 def _within(text: str, release: Release) -> bool:
     first, _, last = text.partition("..")
     return since(release, first) and (not last or release.key <= parse_release(last).key)

@@ -10,6 +10,7 @@ from kvdiag.sizing.history import since
 
 FIRST_RELEASE = "0.5.11"
 LEAST_SLOTS = 256
+DEFAULT_FRACTION = 0.8
 
 
 def bytes_per_slot(geometry: Geometry, element: int, release: Release) -> int:

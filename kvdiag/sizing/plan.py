@@ -10,11 +10,11 @@ from kvdiag.sizing import cells
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
 from kvdiag.sizing.dtypes import model_dtype
 from kvdiag.sizing.history import since
-from kvdiag.sizing.resolve import Settings
+from kvdiag.sizing.resolve import NARROW_RATIO, Settings
 from kvdiag.sizing.slots import SlotDemand
 from kvdiag.sizing.speculative import charged_cell, charged_dsa_cell
 from kvdiag.sizing.stages import stages
-from kvdiag.sizing.state import StateDemand, slots_per_request, state_bytes
+from kvdiag.sizing.state import DEFAULT_STATE_RATIO, StateDemand, slots_per_request, state_bytes
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
 
 
@@ -151,11 +151,14 @@ def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int
     window_layers = stage_layers(windows.window_layers, stage, release, last=last)
     window_heads = windows.num_key_value_heads if since(release, "0.5.7") else None
     swa_heads = max(1, (window_heads or geometry.num_key_value_heads) // settings.attention_tp)
-    full_width = heads * (geometry.head_dim + geometry.v_head_dim)
-    swa_width = swa_heads * (windows.head_dim + windows.v_head_dim)
-    scale = cells.MXFP8_BLOCK if dtype.name == "mxfp8" else 0
-    full = full_width * dtype.size + (full_width // scale if scale else 0)
-    window = swa_width * dtype.size + (swa_width // scale if scale else 0)
+    if settings.is_mla:
+        full, window = _latent_pools(settings)
+    else:
+        full_width = heads * (geometry.head_dim + geometry.v_head_dim)
+        swa_width = swa_heads * (windows.head_dim + windows.v_head_dim)
+        scale = cells.MXFP8_BLOCK if dtype.name == "mxfp8" else 0
+        full = full_width * dtype.size + (full_width // scale if scale else 0)
+        window = swa_width * dtype.size + (swa_width // scale if scale else 0)
     pools = Pools(full, window, full_layers, window_layers, settings.window_ratio)
     if since(release, "0.5.11"):
         draft = settings.spec.draft if settings.spec is not None else None
@@ -164,6 +167,16 @@ def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int
         cell = hybrid_cell(pools, drafts, draft.window_layers if draft else 0, own, release)
         return StagePlan(cell.cell, full_layers + window_layers, pools, cell, None)
     return StagePlan(_early_window_cell(settings, pools, stage, heads), full_layers + window_layers, pools, None, None)
+
+
+def _latent_pools(settings: Settings) -> tuple[int, int]:
+    """Bytes of a token in a full and in a window layer of a latent model (0.5.19 and newer), the former with its index."""
+    geometry, dtype, release = settings.geometry, settings.dtype, settings.release
+    index = geometry.index if settings.has_index else None
+    full = cells.latent_width(geometry, index, dtype, release, raw_rows=_raw_rows(settings)) * dtype.size
+    if index is not None:
+        full += cells.draft_index_cell(index, 1, release)
+    return full, (geometry.swa_kv_lora_rank + geometry.swa_qk_rope_head_dim) * dtype.size
 
 
 def _early_window_cell(settings: Settings, pools: Pools, stage: range, heads: int) -> int:
@@ -207,7 +220,9 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
     shape, release, arguments = settings.state, settings.release, settings.arguments
     if shape is None:
         return None
-    whole = each = state_bytes(shape, settings.attention_tp, arguments.mamba_ssm_dtype, release)
+    ratio = arguments.mamba_full_memory_ratio
+    ranks = arguments.tp_size if shape.family == "cca" else settings.attention_tp
+    whole = each = state_bytes(shape, ranks, arguments.mamba_ssm_dtype, release)
     if since(release, "0.5.17") and len(split) > 1 and shape.layers:
         widest = max(sum(layer in stage for layer in shape.layers) for stage in split)
         each = int(each * (widest / len(shape.layers)))
@@ -222,7 +237,7 @@ def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
         whole,
         each,
         slots,
-        arguments.mamba_full_memory_ratio,
+        NARROW_RATIO if shape.family == "sconv" and ratio == DEFAULT_STATE_RATIO else ratio,
         arguments.max_mamba_cache_size,
         settings.requests,
         settings.attention_dp,
@@ -244,6 +259,8 @@ def _explain(settings: Settings, heads: int | None, stage: StagePlan) -> tuple[s
             "full_layers": pools.full_layers, "swa_layers": pools.window_layers, "full_bytes_per_layer": pools.full_token,
             "swa_bytes_per_layer": pools.window_token, "swa_full_tokens_ratio": pools.ratio,
         }  # fmt: skip
+        if not pools.full_layers:
+            return "swa_bytes x swa_layers", terms
         if since(settings.release, "0.5.11"):
             return "full_bytes x full_layers + swa_full_tokens_ratio x swa_bytes x swa_layers", terms
         return "full_bytes x full_layers + swa_bytes x swa_layers", terms

@@ -8,20 +8,25 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from kvdiag.frozen import replace
 from kvdiag.models import Geometry, geometry_of, read_config
 from kvdiag.models.config import config_from
 from kvdiag.models.gpus import gpu as gpu_named
-from kvdiag.releases import Release, parse_release
+from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.sizing import mlx
 from kvdiag.sizing.arguments import ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
+from kvdiag.sizing.history import listed, registered
 from kvdiag.sizing.size import Memory, Sizing, size
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 KEPT = 512
 LARGEST_GIB = 1 << 20
-MLX_BUDGET = "the MLX pool follows the device's limit, the memory in use and what the system has free, not these two readings"
+MLX_BUDGET = (
+    "the MLX pool follows what the system has free, the device's limit and what MLX holds: give --avail GIB, --total GIB and "
+    "--mlx-used GIB, in this order"
+)
 
 
 def requested_size(
@@ -40,9 +45,11 @@ def requested_size(
     number, arguments, backend = _arguments(release, args)
     geometry = _geometry(config)
     if backend == "mlx":
-        return _mlx(geometry, arguments, number)
+        return _mlx(geometry, arguments, number, _memory(*memory), args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
-    return size(geometry, arguments, number, _memory(*memory), device or _device(None, None, None), draft)
+    sizing = size(geometry, arguments, number, _memory(*memory), device or _device(None, None, None), draft)
+    notes = _unloadable(geometry.architecture, number)
+    return replace(sizing, notes=notes) if notes else sizing
 
 
 def requested_device(name: str | None, memory_mib: int | None = None, capability: tuple[int, int] | None = None) -> Device:
@@ -80,7 +87,18 @@ def _arguments(release: str, args: Mapping[str, Any]) -> tuple[Release, ServerAr
 @lru_cache(maxsize=KEPT)
 def _kept_arguments(release: str, args: tuple[tuple[str, Any], ...]) -> tuple[Release, ServerArguments, str | None]:
     number = parse_release(release)
+    _check_known(number)
     return number, strict_arguments(dict(args), number), dict(args).get("backend")
+
+
+def _check_known(release: Release) -> None:
+    """ArgumentError for a release that is not among those whose arithmetic was read."""
+    known = known_releases()
+    if any(release.key == one.key for one in known):
+        return
+    older = [one for one in known if one < release]
+    near = f"; the nearest older one is {older[-1]}" if older else ""
+    raise ArgumentError(f"SGLang {release} is not among the releases known here ({known[0]} to {known[-1]}){near}")
 
 
 _GEOMETRIES: dict[Any, Geometry] = {}
@@ -104,16 +122,32 @@ def _geometry(config: Config) -> Geometry:
     return kept
 
 
-def _mlx(geometry: Geometry, arguments: ServerArguments, release: Release) -> Sizing:
+def _mlx(geometry: Geometry, arguments: ServerArguments, release: Release, memory: Memory | None, used: float | None) -> Sizing:
+    """The MLX pool: `memory` is what the system has free and the device's limit, `used` what MLX holds already, all GiB."""
     dtype = model_dtype(geometry, arguments)
     slot = mlx.bytes_per_slot(geometry, plain_element_bytes(dtype) or 2, release)
+    fraction = arguments.mem_fraction_static or mlx.DEFAULT_FRACTION
+    tokens = None
+    if memory is not None and used is not None:
+        tokens = mlx.pool_slots(memory.total, used, memory.available, fraction, slot)
     return Sizing(
         str(release),
         geometry.num_key_value_heads,
         dtype,
         slot,
+        max_total_num_tokens=tokens,
         formula="num_key_value_heads x head_dim x 2 x layers x bytes",
         terms={"layers": geometry.num_hidden_layers, "head_dim": geometry.head_dim},
+        mem_fraction_static=fraction,
         symbol="MlxModelRunner._compute_pool_size",
-        missing=(MLX_BUDGET,),
+        missing=() if tokens is not None else (MLX_BUDGET,),
     )
+
+
+@lru_cache(maxsize=KEPT)
+def _unloadable(architecture: str, release: Release) -> tuple[str, ...]:
+    """A note where `release` registers no such class and others do: the arithmetic holds, but no server would run."""
+    ranges = registered(architecture)
+    if not ranges or listed("registry", architecture, release):
+        return ()
+    return (f"SGLang {release} has no {architecture} (releases {ranges}): it could not load this model by its own class",)

@@ -38,6 +38,7 @@ _TEXT_ONLY_BY_DEFAULT = {
 }  # fmt: skip
 MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
 MANY_REQUESTS = 400
+NARROW_RATIO = 0.1
 
 
 @frozen
@@ -133,7 +134,9 @@ def uses_latent(geometry: Geometry, arguments: ServerArguments, release: Release
 
 
 def _unfolded(geometry: Geometry, release: Release, is_mla: bool) -> Geometry:
-    """A class known as latent but not sized so has the width of head that its own kernels use."""
+    """A class known as latent but not sized so has the width of head that its own kernels use; a V of no width stays so."""
+    if geometry.zero_v and since(release, "0.5.7") and not since(release, "0.5.19"):
+        geometry = replace(geometry, v_head_dim=0)
     if is_mla or not geometry.kv_lora_rank or not listed(MLA, geometry.architecture, release):
         return geometry
     width = 128 if geometry.architecture == "MiniCPM3ForCausalLM" else 256
@@ -195,14 +198,17 @@ def _requests(geometry: Geometry, arguments: ServerArguments, release: Release, 
 def _windows(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> Windows | None:
     """The model's windows where this release keeps a pool for them.
 
-    0.5.7 and newer go by a list; 0.4.9.post3 to 0.5.6 by a method of the model class, which from 0.5.0rc0 the arguments switch
-    off again for every class that has it.
+    0.5.7 and newer go by a list, from 0.5.13 also by the config's own word; 0.4.9.post3 to 0.5.6 by a method of the model
+    class, which from 0.5.0rc0 the arguments switch off again for every class that has it.
     """
     windows, name = geometry.windows, geometry.architecture
-    if windows is None or arguments.disable_hybrid_swa_memory or geometry.compressed or geometry.state:
+    if windows is None or arguments.disable_hybrid_swa_memory or geometry.compressed:
+        return None
+    if geometry.state is not None and geometry.state.family != "sconv":
         return None
     if since(release, "0.5.7"):
-        if not listed(HYBRID_SWA, name, release) or not windows.window_layers:
+        known = listed(HYBRID_SWA, name, release) or (windows.opted_in and since(release, "0.5.13"))
+        if not known or not windows.window_layers:
             return None
         trtllm = arguments.attention_backend == "trtllm_mha" or (device.is_blackwell and arguments.attention_backend is None)
         return None if name == "GptOssForCausalLM" and trtllm and not since(release, "0.5.10rc0") else windows
@@ -222,11 +228,12 @@ def _pools(geometry: Geometry, arguments: ServerArguments, release: Release, win
 
 
 def _ratio(geometry: Geometry, arguments: ServerArguments) -> float:
-    if arguments.swa_full_tokens_ratio is not None and not (
-        geometry.compressed and arguments.swa_full_tokens_ratio == DEFAULT_RATIO
-    ):
-        return arguments.swa_full_tokens_ratio
-    return 0.1 if geometry.compressed else DEFAULT_RATIO
+    """``swa_full_tokens_ratio``: the user's, else the model's default; some classes take the general default as not given."""
+    narrow = geometry.compressed is not None or geometry.architecture.startswith("Inkling")
+    asked = arguments.swa_full_tokens_ratio
+    if asked is None or (narrow and asked == DEFAULT_RATIO):
+        return NARROW_RATIO if narrow else DEFAULT_RATIO
+    return asked
 
 
 def _radix(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> tuple[bool, bool, bool]:
@@ -246,7 +253,9 @@ def _radix(geometry: Geometry, arguments: ServerArguments, release: Release, spe
     if since(release, "0.5.14"):
         if not radix:
             return radix, extra, overlap
-        if arguments.mamba_scheduler_strategy == "auto":
+        if arguments.mamba_scheduler_strategy == "auto" and geometry.state.family == "sconv":
+            extra = True
+        elif arguments.mamba_scheduler_strategy == "auto":
             wants = wished or (arguments.page_size or 1) > 1
             known = listed(MAMBA_EXTRA_BUFFER, name, release) and arguments.linear_attn_backend == "triton"
             extra = wants and known

@@ -65,6 +65,7 @@ class Sizing:
     mamba_cache_per_req: int | None = None
     symbol: str = ""
     missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``kvdiag size``."""

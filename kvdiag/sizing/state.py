@@ -13,26 +13,33 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CONV_BYTES = 2
 SLOTS_WITHOUT_REQUESTS = 512
 BASE_SLOTS = 3
+DEFAULT_STATE_RATIO = 0.9
 
 
 def state_bytes(shape: StateShape, attention_tp_size: int, ssm_dtype: str | None, release: Release) -> int:
     """``mamba_cache_per_req``: convolution inputs and matrices of all layers of one request, on one rank.
 
-    Groups that tp does not divide are replicated (``extra_groups_for_head_shards``). The matrices' dtype is
-    --mamba-ssm-dtype; from 0.5.9 the config's where that is not given.
+    ZAYA splits its channels over all ranks of the server: `attention_tp_size` is then its tp_size. Groups that tp does not
+    divide are replicated (``extra_groups_for_head_shards``). The matrices' dtype is --mamba-ssm-dtype; from 0.5.9 the
+    config's where that is not given.
     """
     tp = attention_tp_size
     config_dtype = shape.ssm_dtype if since(release, "0.5.9") else None
     size = _BYTES.get(ssm_dtype or config_dtype or "float32", 4)
     taps = max(0, shape.conv_kernel - 1)
-    if shape.family == "kda":
+    if shape.family == "sconv":
+        conv = taps * sum(2 * max(1, heads // tp) * dim for heads, dim in shape.kv_widths)
+    elif shape.family == "cca":
+        conv = taps * _divided(shape.intermediate_size, tp, "channels of compressed attention")
+    elif shape.family == "kda":
         conv = taps * 3 * _divided(shape.intermediate_size, tp, "linear attention channels")
     elif shape.family == "mamba1":
         conv = taps * _divided(shape.intermediate_size, tp, "state channels")
     else:
         groups = shape.n_groups if shape.n_groups % tp == 0 else shape.n_groups + tp - shape.n_groups
         conv = taps * _divided(shape.intermediate_size + 2 * groups * shape.state_size, tp, "convolution channels")
-    heads = 1 if shape.family == "conv" else _divided(shape.num_heads, tp, "state heads")
+    conv += shape.replicated
+    heads = 1 if shape.family in ("conv", "cca", "sconv") else _divided(shape.num_heads, tp, "state heads")
     return (conv * CONV_BYTES + heads * shape.head_dim * shape.state_size * size) * len(shape.layers)
 
 
