@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,18 +12,20 @@ from hypothesis import strategies as st
 
 import kvdiag
 from kvdiag.errors import CannotSizeError
+from kvdiag.frozen import replace
 from kvdiag.models import StateShape, geometry_of
 from kvdiag.models.config import config_from
-from kvdiag.models.sparse import Compressed, CompressedKeys
+from kvdiag.models.sparse import Compressed, CompressedKeys, Index
 from kvdiag.quantity import GIB, Interval, printed_interval
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Device, ServerArguments, cells, dsv4, swa
+from kvdiag.sizing.dtypes import KvDtype
 from kvdiag.sizing.fraction import default_fraction
 from kvdiag.sizing.graphs import Resolution, chunk_default, prefill_graph_sizes
 from kvdiag.sizing.slots import request_table_bytes
-from kvdiag.sizing.speculative import speculation
-from kvdiag.sizing.state import StateDemand, split_state, state_bytes
-from tests.test_size import DENSE, WINDOWS, sized
+from kvdiag.sizing.speculative import Draft, Speculation, charged_cell, grown_tokens, speculation
+from kvdiag.sizing.state import StateDemand, slots_per_request, split_state, state_bytes
+from tests.test_size import DENSE, LATENT, WINDOWS, sized
 
 GEOMETRY = geometry_of(config_from(DENSE, "config", "dense"))
 NEWEST = parse_release("0.5.23")
@@ -65,6 +69,7 @@ def test_the_first_releases_go_by_ranks_and_0_4_6_by_large_cards(release, memory
         (180000, "nvidia", {}, (180000 - 18 * 1024) / 180000),
         (183359, "nvidia", {}, 0.79),
         (196608, "amd", {}, (196608 - 18 * 1024) / 196608),
+        (262144, "amd", {}, 0.88 + 48 * 1024 * 0.12 / 262144),
     ],
 )
 def test_0_4_7_goes_by_ranks_and_keeps_18_gib_of_large_cards(memory, vendor, arguments, fraction):
@@ -235,13 +240,14 @@ def test_fp4_cells_have_a_scale_in_sixteen_values():
         kvdiag.size(config=DENSE, release="0.5.22", args={"kv_cache_dtype": "nvfp4"})
 
 
-def test_compressed_keys_are_two_bytes_of_every_ratio_th_key():
-    assert cells.compressed_keys_cell(CompressedKeys(2, 128, 4), 10) == 2 * 128 * 2 // 4 * 10
+def test_compressed_keys_are_those_of_every_ratio_th_token():
+    assert cells.compressed_keys_cell(CompressedKeys(2, 128, 4), 10, 2) == 2 * 128 * 2 // 4 * 10
 
 
 @pytest.mark.parametrize(
     ("overlap", "page", "steps", "topk", "tokens", "slots"),
     [
+        (True, 16, 16, 4, 8, 2 * 2 * 16 * 4), (True, 16, 17, 4, 8, 2 * 2 * 16 * 4), (True, 16, 18, 4, 8, 2 * 3 * 16 * 4),
         (True, 1, 3, 1, 4, 2 * 4), (True, 1, 3, 4, 8, 2 * 12), (True, 16, 3, 1, 4, 2 * 4), (True, 16, 3, 4, 8, 2 * 2 * 16 * 4),
         (False, 1, 3, 4, 8, 12), (False, 1, 1, 2, 8, 8), (False, 16, 3, 1, 4, 16), (False, 16, 3, 4, 8, 32 * 4),
         (False, 16, 20, 1, 40, 32),
@@ -365,3 +371,124 @@ def test_intervals_as_data_are_whole_where_they_can_be():
     assert (Interval.of(3, unit="bytes") * 2).unit == (Interval.of(3, unit="bytes") / 2).unit == "bytes"
     assert -Interval.of(1, 2, "bytes") == Interval.of(-2, -1, "bytes")
     assert (Interval.of(3, unit="bytes") // 2) == Interval.of(1, unit="bytes")
+
+
+ORACLE_CONFIGS = json.loads((Path(__file__).parent / "data" / "oracle" / "configs.json").read_text(encoding="utf-8"))
+
+
+def of(model, release, **args):
+    return kvdiag.size(
+        config=ORACLE_CONFIGS[model], release=release, args={"mem_fraction_static": 0.9, **args}, gpu="H200",
+        available_gpu_memory=90.0, pre_model_load_memory=139.0,
+    )  # fmt: skip
+
+
+def test_a_cap_on_tokens_is_shared_out_again_between_the_pools():
+    free, capped = (of("DeepSeek-V4-Flash", "0.5.22", tp_size=4, **cap) for cap in ({}, {"max_total_tokens": 100_100}))
+    assert free.max_total_num_tokens > 100_100
+    assert (capped.max_total_num_tokens, capped.full_max_total_num_tokens) == (100_096, 100_096)
+    assert (capped.c4_max_total_num_tokens, capped.c128_max_total_num_tokens) == (25_024, 782)
+    windows = sized(WINDOWS, "0.5.15", max_total_tokens=50_001, page_size=16)
+    assert (windows.full_max_total_num_tokens, windows.swa_max_total_num_tokens) == (50_000, 40_000)
+    held = sized(WINDOWS, "0.5.15", max_total_tokens=50_001, page_size=1, disable_radix_cache=True, max_running_requests=4)
+    assert held.full_max_total_num_tokens == 50_001
+    assert held.swa_max_total_num_tokens == (127 + 128 + 1 + 1) * 4 + 2 * 8192 + 1
+
+
+def test_without_chunks_no_cap_on_windows_from_0_5_22():
+    args = {"disable_radix_cache": True, "max_running_requests": 4, "chunked_prefill_size": -1, "page_size": 1}
+    capped, free = (sized(WINDOWS, release, **args) for release in ("0.5.21", "0.5.22"))
+    assert capped.swa_max_total_num_tokens < 2000
+    assert free.swa_max_total_num_tokens == int(free.full_max_total_num_tokens * 0.8)
+
+
+def test_groups_of_state_are_replicated_where_ranks_do_not_divide_them():
+    shape = StateShape(family="mamba2", layers=(0, 1), num_heads=8, head_dim=64, state_size=16, intermediate_size=512, n_groups=1,
+                       conv_kernel=4, attention_layers=(), ssm_dtype=None, since="0.5.9")  # fmt: skip
+    # two ranks: channels (512 + 2 x 2 groups x 16) / 2, three taps of two bytes; four heads of 64 x 16 floats
+    assert state_bytes(shape, 2, None, NEWEST) == (3 * 288 * 2 + 4 * 64 * 16 * 4) * 2
+    assert state_bytes(shape, 1, "bfloat16", NEWEST) == (3 * 544 * 2 + 8 * 64 * 16 * 2) * 2
+    with pytest.raises(CannotSizeError, match="672 convolution channels do not divide by 5 ranks"):
+        state_bytes(shape, 5, None, NEWEST)
+    plain = replace(shape, family="mamba1")
+    assert state_bytes(plain, 2, None, NEWEST) == (3 * 256 * 2 + 4 * 64 * 16 * 4) * 2
+    linear = replace(shape, family="kda", ssm_dtype="bfloat16")
+    assert state_bytes(linear, 2, None, NEWEST) == (3 * 3 * 256 * 2 + 4 * 64 * 16 * 2) * 2
+    assert state_bytes(linear, 2, None, parse_release("0.5.8")) == (3 * 3 * 256 * 2 + 4 * 64 * 16 * 4) * 2
+    assert state_bytes(replace(shape, family="conv", state_size=0), 2, None, NEWEST) == 3 * 256 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("release", "switches", "slots"),
+    [
+        ("0.5.3", {}, 1), ("0.5.3.post2", {}, 3), ("0.5.6", {"extra_buffer": True, "speculative": True}, 3), ("0.5.7", {}, 5),
+        ("0.5.7", {"extra_buffer": True}, 5), ("0.5.7", {"extra_buffer": True, "speculative": True}, 4), ("0.5.8", {}, 3),
+        ("0.5.8", {"extra_buffer": True}, 5), ("0.5.9", {"extra_buffer": True, "speculative": True}, 4),
+        ("0.5.10", {"extra_buffer": True}, 4), ("0.5.10", {"extra_buffer": True, "overlap": True}, 5),
+        ("0.5.10", {"extra_buffer": True, "overlap": True, "lazy": True}, 4), ("0.5.23", {"radix": False}, 1),
+    ],
+)  # fmt: skip
+def test_state_slots_a_request_takes(release, switches, slots):
+    given = {"radix": True, "extra_buffer": False, "lazy": False, "overlap": False, "speculative": False} | switches
+    assert slots_per_request(parse_release(release), **given) == slots
+
+
+@pytest.mark.parametrize(
+    ("release", "algorithm", "grown"),
+    [("0.4.3", "EAGLE", 0), ("0.4.4", "EAGLE", 10 * 3 * 4 + 10 * 8 + 100), ("0.5.6", "EAGLE", 300), ("0.5.7", "EAGLE", 0),
+     ("0.5.2", "NGRAM", 300), ("0.5.3", "NGRAM", 0)],
+)  # fmt: skip
+def test_tokens_grow_by_what_drafts_may_write(release, algorithm, grown):
+    spec = Speculation(algorithm, 3, 4, 8, None)
+    assert grown_tokens(5000, 10, spec, parse_release(release)) == 5000 + grown
+
+
+@pytest.mark.parametrize(
+    ("release", "spec", "dcp", "cell"),
+    [
+        ("0.5.13", ("EAGLE", 2, None), 1, 999), ("0.5.14", ("EAGLE", 2, None), 1, int(999 * (1 + 2 / 7))),
+        ("0.5.22", ("EAGLE", 2, None), 1, 999 + int(999 * 2 / 7)), ("0.5.10", ("DFLASH", 2, None), 1, 999),
+        ("0.5.11", ("DFLASH", 2, None), 2, -(-999 * 9 // 7)), ("0.5.17", ("DFLASH", 2, None), 2, -(-999 * 11 // 7)),
+        ("0.5.17", ("DFLASH", 2, 100), 2, -(-999 * 11 // 7)), ("0.5.18", ("DSPARK", 2, 100), 2, 1199),
+        ("0.5.22", ("NGRAM", 2, None), 1, 999),
+        ("0.5.22", ("EAGLE", 0, None), 1, 999),
+    ],
+)  # fmt: skip
+def test_the_drafts_share_of_a_cell(release, spec, dcp, cell):
+    algorithm, layers, own = spec
+    assert charged_cell(999, 7, Speculation(algorithm, 3, 1, 4, Draft(layers, 0, own)), parse_release(release), dcp) == cell
+
+
+@pytest.mark.parametrize(
+    ("release", "drafts", "window_drafts", "own", "cell", "full", "window"),
+    [
+        ("0.5.14", 2, 1, 0, 4 * 100 + 0.5 * 4 * 60, 400, 240), ("0.5.15", 2, 1, 0, 6 * 100 + 0.5 * 4 * 60, 600, 240),
+        ("0.5.19", 2, 1, 7, 5 * 100 + 0.5 * 5 * 60 + 7, 500, 300), ("0.5.19", 2, 5, 0, 4 * 100 + 0.5 * 6 * 60, 400, 360),
+    ],
+)  # fmt: skip
+def test_a_hybrid_cell_counts_window_layers_by_the_ratio(release, drafts, window_drafts, own, cell, full, window):
+    found = swa.hybrid_cell(swa.Pools(100, 60, 4, 4, 0.5), drafts, window_drafts, own, parse_release(release))
+    assert found == swa.HybridCell(full, window, own, cell)
+    alone = swa.hybrid_cell(swa.Pools(100, 60, 0, 4, 0.5), 0, 0, 7, parse_release(release))
+    assert alone == swa.HybridCell(0, 240, 7, 247)
+
+
+def test_pools_of_windows_alone_are_one_pool():
+    alone = swa.Pools(100, 60, 0, 4, 0.5)
+    for split in (swa.split_by_layers(1000, 4, alone, 16, NEWEST), swa.split_by_memory(1000, alone, 16, NEWEST),
+                  swa.split_configured(1000, alone, 16, None, NEWEST)):  # fmt: skip
+        assert split == swa.Split(992, 0, 992)
+
+
+def test_latent_cells_and_their_indexes():
+    latent = geometry_of(config_from(LATENT, "config", "latent"))
+    assert cells.mla_cell(latent, 61, KvDtype("fp4_e2m1", 1), 576) == 576 * 61 // 2 + 576 // 16 * 61
+    assert isinstance(cells.mla_cell(latent, 61, KvDtype("fp4_e2m1", 1), 575), int)
+    index = Index(128, frozenset({1, 2}), 4)
+    assert cells.index_cell(index, range(4), parse_release("0.5.2")) == 0
+    assert cells.index_cell(index, range(4), parse_release("0.5.17"), 2) == 132 * 4
+    assert cells.index_cell(index, range(4), parse_release("0.5.18"), 2) == 132 * 2
+    assert cells.index_cell(index, range(4), NEWEST, 2) == 33 * 2 * 2
+    assert cells.draft_index_cell(index, 3, NEWEST, 2) == 33 * 2 * 3
+    assert cells.draft_index_cell(Index(130, frozenset(), 4), 1, NEWEST) == 34
+    assert cells.draft_index_cell(index, 3, parse_release("0.5.21"), 2) == 132 * 3
