@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 
 import pytest
 
@@ -97,3 +98,22 @@ def test_a_big_file_that_is_no_log_of_sglang_is_said_so_once(tmp_path, monkeypat
     with patience.patience([str(path)], terminal):
         pass
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_sample_is_even_over_time_and_ranks(ranks, compiled, tmp_path, monkeypatch):
+    from kvdiag.lines import scan
+
+    path = tmp_path / "log"
+    make_log.write_log(path, size=2_500_000, seed=3, ranks=ranks, rare=0.01)
+    monkeypatch.setattr(sample, "WANTED", 500)
+    if not compiled:
+        monkeypatch.setattr(scan, "library", lambda: None)
+    kept = list(explain([str(path)]).starts[0].start.batches)
+    lines = path.read_bytes().count(b"\n")
+    thirds = Counter(record.line.number * 3 // (lines + 1) for record in kept)
+    tags = Counter(record.rank.text for record in kept)
+    for counts, groups in ((thirds, 3), (tags, ranks)):
+        assert len(counts) == groups
+        assert all(abs(count - len(kept) / groups) < 0.25 * len(kept) / groups for count in counts.values()), counts

@@ -9,7 +9,12 @@ import sys
 
 import pytest
 
-from kvdiag.lines import kernel
+from kvdiag.lines import kernel, read_records
+from kvdiag.lines.shapes import learn
+from kvdiag.lines.siblings import Siblings
+from kvdiag.reading import Input
+from kvdiag.reading.blocks import lines_of
+from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.rows.frame import frame
 from tests.conftest import FIXTURES, ROOT
 from tests.wrappers import WRAPPERS
@@ -196,3 +201,18 @@ def test_a_part_whose_end_comes_after_other_lines_is_read_as_the_strict_rules_re
     part = WRAPPERS[name]([text])[0]
     path.write_text("\n".join([*lines[:1000], part, *lines[1000:3000], part, *lines[3000:], part]) + "\n", encoding="utf-8")
     assert_same(path)
+
+
+@pytest.mark.parametrize("path", [*LOGS, None], ids=[*(path.parent.name for path in LOGS), "generated"])
+def test_a_record_put_together_from_a_known_shape_is_that_of_the_strict_rules(path, tmp_path):
+    if path is None:
+        path = tmp_path / "log"
+        make_log.write_log(path, size=300_000, seed=8, rare=0.1, every_variant=True, milliseconds=True)
+    raws = [raw + b"\n" for raw in path.read_bytes().split(b"\n") if raw]
+    strict = [list(read_records(lines_of(raw, number, Input(""), Unwrapper()))) for number, raw in enumerate(raws)]
+    shapes = [learn(raw, records[0], lambda _: False) for raw, records in zip(raws, strict, strict=True) if len(records) == 1]
+    siblings = Siblings(shape for shape in shapes if shape)
+    made = [siblings.record(raw, number) for number, raw in enumerate(raws)]
+    assert [[record] for record in made if record] == [records for record, records in zip(made, strict, strict=True) if record]
+    if path.name == "log":
+        assert sum(record is not None for record in made) > 0.7 * len(made)

@@ -101,14 +101,17 @@ class Record:
         return value.interval if value else None
 
 
-def read_records(lines: Iterable[Line]) -> Iterator[Record]:
-    """The records of a stream of lines, in order; blank lines are passed over."""
+def read_records(lines: Iterable[Line | Record]) -> Iterator[Record]:
+    """The records of a stream of lines, in order; blank lines are passed over, and what is a record already stays one."""
     return joined(mended(_physical(lines), _remade, _recovered), _join)
 
 
-def _physical(lines: Iterable[Line]) -> Iterator[Record]:
+def _physical(lines: Iterable[Line | Record]) -> Iterator[Record]:
     packaging = Packaging()
     for line in lines:
+        if isinstance(line, Record):
+            yield line
+            continue
         text = line.text
         if not text or text.isspace():
             continue

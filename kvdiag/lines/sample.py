@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from math import gcd
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import mutable
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
-WANTED = 1 << 10
-"""Scheduler lines that are looked at one by one (an eighth for a fleet), up to twice as many."""
-_ROW_BYTES = 160
+WANTED = 1500
+"""Scheduler lines that are looked at one by one (an eighth for a fleet), about."""
+_ROW_BYTES = 200
+_PERIODS = 2 * 3 * 5 * 7
+"""Ranks print in turn: a step that shares no factor with their number comes to all of them."""
 _PIECE = 1 << 12
 _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
@@ -65,8 +68,8 @@ def sampled_records(
     from kvdiag.lines.scan import Scanner
     from kvdiag.reading.blocks import blocks_of
 
-    wanted = WANTED >> 3 if thin else WANTED
-    sample.every = 1 << max(0, (_size(path) // _ROW_BYTES // wanted).bit_length() - 1)
+    sample.every = _step(_size(path) // _ROW_BYTES // (WANTED >> 3 if thin else WANTED))
+    kinds: set[tuple[object, ...]] = set()
     scanner = Scanner(_of_no_account, seen)
     blocks = blocks_of(path, seen)
     if blocks is None:
@@ -77,10 +80,14 @@ def sampled_records(
             rows(found.rows, scanner.texts)
         for record, siblings in found.counted:
             count(record, siblings)
-        sampled = _sampled(found, block, scanner, sample)
+        sampled, dropped = _sampled(found, block, scanner, sample, kinds)
+        for record in dropped:
+            count(record, 1)
         for record in sampled:
             count(record, -1)
-        yield from sorted([*found.records, *sampled], key=lambda record: record.line.number)
+        gone = {id(record) for record in dropped}
+        kept = [record for record in found.records if id(record) not in gone]
+        yield from sorted([*kept, *sampled], key=lambda record: record.line.number)
     rest = scanner.finish()
     if rows is not None:
         rows(rest.rows, scanner.texts)
@@ -105,11 +112,32 @@ def _of_no_account(record: Record) -> bool:
     return record.family is None and record.prefixed and not any(word in record.message for word in _TELLING)
 
 
-def _sampled(found: Scanned, block: Block, scanner: Scanner, sample: Sample) -> list[Record]:
-    """The sampled rows of a block, and its last one, less those that were read strictly anyway."""
+def _step(least: int) -> int:
+    """The greatest step up to `least` that no small number of ranks divides."""
+    return next((step for step in range(least, 1, -1) if gcd(step, _PERIODS) == 1), 1)
+
+
+def _sampled(
+    found: Scanned, block: Block, scanner: Scanner, sample: Sample, kinds: set[tuple[object, ...]]
+) -> tuple[list[Record], list[Record]]:
+    """The sampled rows of a block (and its last) that were not read strictly anyway, and what must not count of those that were.
+
+    A stretch of the log in which many shapes are new would weigh more than the rest: of its scheduler lines only the
+    sampled ones count, those that are damaged, and the first of each kind.
+    """
+    from kvdiag.lines.columns import BATCH_FAMILIES
+
     rows = found.rows
-    strict = {record.line.number for record in found.records}
     wanted = {*range(-sample.rows % sample.every, len(rows), sample.every), *range(max(0, len(rows) - 1), len(rows))}
     sample.rows += len(rows)
-    places = [(int(rows.lines[row]), int(rows.offsets[row])) for row in sorted(wanted)]
-    return scanner.strictly(block, [place for place in places if place[0] not in strict])
+    places = {int(rows.lines[row]): int(rows.offsets[row]) for row in sorted(wanted)}
+    dropped = []
+    for record in found.records:
+        if record.family not in BATCH_FAMILIES:
+            continue
+        kind = (*((variant.family, variant.number) for variant in record.variants), record.rank.text, *record.values)
+        if record.line.number not in places and not record.damaged and kind in kinds:
+            dropped.append(record)
+        kinds.add(kind)
+    strict = {record.line.number for record in found.records}
+    return scanner.strictly(block, [place for place in places.items() if place[0] not in strict]), dropped

@@ -14,6 +14,7 @@ from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
 from kvdiag.lines.record import Record, read_records
 from kvdiag.lines.shapes import Action, Run, Shape, learn
+from kvdiag.lines.siblings import Siblings
 from kvdiag.reading import Input, Line
 from kvdiag.reading.blocks import Block, lines_of
 from kvdiag.reading.unwrap import Unwrapper
@@ -55,6 +56,7 @@ class Scanner:
         self._shapes: list[Shape] = []
         self._known: set[tuple[tuple[bytes, ...], tuple[Run, ...]]] = set()
         self._once: set[int] = set()
+        self._siblings = Siblings(())
         self._table = self._new_table()
         self._number = 1
         self._unwrapper = Unwrapper()
@@ -147,11 +149,12 @@ class Scanner:
 
     def strictly(self, block: Block, places: list[tuple[int, int]]) -> list[Record]:
         """The records of single lines of a block that was scanned, at (line number, place in the input)."""
-        lines: list[Line] = []
+        lines: list[Line | Record] = []
         for number, offset in places:
             begin = offset - block.offset
             raw = block.data[begin : block.data.index(b"\n", begin) + 1]
-            lines += lines_of(raw, number, self._seen, self._unwrapper, cut=block.cut)
+            record = None if block.cut else self._siblings.record(raw, number)
+            lines += [record] if record else lines_of(raw, number, self._seen, self._unwrapper, cut=block.cut)
         return list(read_records(lines))
 
     def _collect(self, table: Table, block: Block, rows: list[Chunk], counted: list[tuple[Record, int]]) -> None:
@@ -168,15 +171,16 @@ class Scanner:
         """The strict rules on the lines that were handed back; whether an unknown one taught a shape."""
         table, data = self._table, block.data
         unknown: dict[int, bytes] = {}
-        lines = []
+        lines: list[Line | Record] = []
         for index in range(table.stricts):
             begin = int(table.strict_begins[index])
             number = int(table.strict_lines[index]) + self._number
             raw = data[begin : data.index(b"\n", begin) + 1]
+            offsets[number] = begin + block.offset
+            record = self._siblings.record(raw, number) if table.strict_known[index] else None
             if not table.strict_known[index]:
                 unknown[number] = raw
-            offsets[number] = begin + block.offset
-            lines += lines_of(raw, number, self._seen, self._unwrapper)
+            lines += [record] if record else lines_of(raw, number, self._seen, self._unwrapper)
         by_line: dict[int, list[Record]] = {}
         for record in read_records(lines):
             records.append(record)
@@ -204,7 +208,9 @@ class Scanner:
             shapes.append(shape)
             self._known.add(key)
         learnt = len(shapes) != len(self._shapes) or shapes != self._shapes
-        self._shapes = shapes
+        if learnt:
+            self._shapes = shapes
+            self._siblings = Siblings(shapes)
         return learnt
 
 

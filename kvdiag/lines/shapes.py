@@ -18,6 +18,7 @@ from kvdiag.lines.columns import BATCH_FAMILIES, TAGS, cells, column_of
 from kvdiag.lines.formats import formats
 from kvdiag.lines.matcher import match_message
 from kvdiag.lines.record import Record
+from kvdiag.reading import Line
 
 MOST_RUNS = 64
 LONGEST_WHOLE = 18
@@ -49,6 +50,14 @@ class Run:
     canonical: bool = False
     exact: int = -1
 
+    def allows(self, digits: bytes) -> bool:
+        """Whether a run of these digits is within the bounds."""
+        return (
+            self.shortest <= len(digits) <= self.longest
+            and not (self.canonical and len(digits) > 1 and digits[:1] == b"0")
+            and (self.exact < 0 or int(digits) == self.exact)
+        )
+
 
 @frozen
 class Field:
@@ -75,7 +84,11 @@ class Prefix:
 
 @frozen
 class Shape:
-    """One shape: its literals (one more than runs; the last holds the line end), and what its siblings are."""
+    """One shape: its literals (one more than runs; the last holds the line end), and what its siblings are.
+
+    `message` is set where a sibling's record follows from its digits: how many runs are before the message, and how many
+    bytes of the literal after them.
+    """
 
     literals: tuple[bytes, ...]
     runs: tuple[Run, ...]
@@ -83,6 +96,7 @@ class Shape:
     record: Record
     fields: tuple[Field, ...] = ()
     prefix: Prefix = Prefix()
+    message: tuple[int, int] | None = None
 
 
 def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape | None:
@@ -125,15 +139,19 @@ def learn(raw: bytes, record: Record, quiet: Callable[[Record], bool]) -> Shape 
         bounds[run] = Run(len(runs[run]), len(runs[run])) if decimals else Run(1, LONGEST_WHOLE)
     action, fields = Action.STRICT, None
     if not _digits_matter(record.message):
-        if record.family in BATCH_FAMILIES:
+        if record.family is not None:
             fields = _fields(record.message, runs[head : head + inner], head)
+        if record.family in BATCH_FAMILIES:
             action = Action.STRICT if fields is None else Action.COLUMNS
         elif quiet(record):
             action = Action.NOISE
     for value in fields or ():
         if value.decimals:
             bounds[value.run] = Run(1, LONGEST_REAL - value.decimals)
-    return Shape(literals, tuple(bounds), action, record, tuple(fields or ()), prefix)
+    place = None
+    if fields is not None and prefix.time >= 0 and record.line == Line(record.line.number, raw[:-1].decode("utf-8", "replace")):
+        place = head, at - sum(len(piece) for piece in pieces[: 2 * head])
+    return Shape(literals, tuple(bounds), action, record, tuple(fields or ()), prefix, place)
 
 
 def _around(raw: bytes, at: int, length: int, before: int, stream: str) -> dict[int, Run] | None:
@@ -216,7 +234,7 @@ def _prefix(record: Record, runs: list[bytes]) -> Prefix | None:
 
 
 def _fields(message: str, runs: list[bytes], first: int) -> list[Field] | None:
-    """The values of a batch line as runs; every run of the message must belong to one. None where one cannot be bound."""
+    """The values of a line as runs; every run of the message must belong to one. None where one cannot be bound."""
     match = match_message(message)
     if match is None:
         return None
@@ -231,12 +249,18 @@ def _fields(message: str, runs: list[bytes], first: int) -> list[Field] | None:
         decimals = len(number.group(2) or "") if number else 0
         if not inside:
             fields.append(Field(name, kind, text=text))
-        elif number is None or kinds[column_of(name)] in ("text", "truth") or decimals >= LONGEST_REAL:
+        elif (
+            number is None or not _is_number(kind) or kinds.get(column_of(name)) in ("text", "truth") or decimals >= LONGEST_REAL
+        ):
             return None
         else:
             fields.append(Field(name, kind, first + at, decimals, number.group(1) == "-"))
         at += len(inside)
     return fields if at == len(runs) else None
+
+
+def _is_number(kind: str) -> bool:
+    return kind in ("d", "f") or kind.startswith(".")
 
 
 def _digits_matter(message: str) -> bool:

@@ -20,6 +20,8 @@ CURVE_POINTS = 1500
 PAYS = 0.05
 """Growth of throughput for half as many more requests below which more concurrency has stopped paying."""
 FEWEST_LINES = 20
+_FEW = 4000
+"""Values that are sorted sooner than partitioned."""
 
 
 def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]]) -> Review | None:
@@ -119,7 +121,10 @@ def _spread(values: Any) -> Spread:
     if last < 0:
         return Spread(None, None, None)
     places = (0.5 * last, 0.95 * last, float(last))
-    known.partition(sorted({int(place) for place in places} | {math.ceil(place) for place in places}))
+    if last < _FEW:
+        known.sort()
+    else:
+        known.partition(sorted({int(place) for place in places} | {math.ceil(place) for place in places}))
     return Spread(*(round(_at(known, place), 6) for place in places))
 
 
@@ -168,12 +173,20 @@ def concurrency_of(samples: Samples) -> list[Concurrency]:
     running, throughput = running[told], throughput[told]
     step = np.rint(np.log2(running) * 8).astype(np.int16)
     order = np.argsort(step, kind="stable")
-    edges = np.flatnonzero(np.diff(step[order], prepend=-1, append=-1))
-    groups = [order[begin:end] for begin, end in pairwise(edges.tolist()) if end - begin >= FEWEST_LINES]
+    step, running, throughput = step[order], running[order], throughput[order]
+    edges = np.flatnonzero(np.diff(step, prepend=-1, append=-1))
     return [
-        Concurrency(round(float(np.median(running[group]))), round(float(np.median(throughput[group])), 3), len(group))
-        for group in groups
+        Concurrency(round(_median(running[begin:end])), round(_median(throughput[begin:end]), 3), end - begin)
+        for begin, end in pairwise(edges.tolist())
+        if end - begin >= FEWEST_LINES
     ]
+
+
+def _median(values: Any) -> float:
+    """The median; the values are put into another order."""
+    middle = (len(values) - 1) / 2
+    values.partition((int(middle), math.ceil(middle)))
+    return _at(values, middle)
 
 
 def _pays_up_to(curve: list[Concurrency]) -> int | None:
