@@ -33,7 +33,8 @@ SOURCES = {
 class Rows:
     """Scheduler lines: which are decode lines, their milliseconds (where `timed`), and the values some of them have.
 
-    A value is NaN where the line does not have it; a column that no line has is not there.
+    A value is NaN where the line does not have it; a column that no line has is not there. Whole numbers are kept in half
+    the bytes where that loses nothing: what is not is to be computed with as doubles.
     """
 
     decode: Any
@@ -114,14 +115,21 @@ def _holds(span: Span, lines: Any) -> bool:
     return not span.stream and bool(lines[0] >= span.begin) and (span.end is None or bool(lines[-1] < span.end))
 
 
+_EXACT = 1 << 23
+"""Whole numbers below this, and sums of two of them, are exact in 32 bits."""
+
+
 def _first_of(chunk: Chunk, columns: Iterable[str]) -> Any:
     """The value of the first of `columns` that a row has; None where no row has any."""
+    import numpy as np
+
     found: Any = None
     for name in columns:
         column = chunk.columns.get(name)
         if column is None:
             continue
-        values = _filled(column.values.astype("float64"), column.there)
+        whole = column.values.dtype.kind == "i" and np.abs(column.values[column.there]).max(initial=0) < _EXACT
+        values = _filled(column.values.astype(np.float32 if whole else np.float64), column.there)
         found = values if found is None else _or(found, values)
     return found
 
@@ -144,7 +152,7 @@ def _joined(pieces: list[Rows]) -> Rows:
     values = {}
     for name in SOURCES:
         if name in names:
-            values[name] = np.concatenate([rows.values.get(name, np.full(len(rows), np.nan)) for rows in pieces])
+            values[name] = np.concatenate([rows.values.get(name, np.full(len(rows), np.nan, np.float32)) for rows in pieces])
     if not pieces:
         return Rows(np.zeros(0, np.bool_), np.zeros(0, np.int64), np.zeros(0, np.bool_), {})
     decode, stamps, timed = (np.concatenate([getattr(rows, name) for rows in pieces]) for name in ("decode", "stamps", "timed"))

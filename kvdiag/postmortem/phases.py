@@ -216,7 +216,7 @@ def _busy_seconds(inside: Samples) -> tuple[float, float] | None:
     usual = float(np.median(running[decode])) if decode.any() else 0.0
     if usual <= 1:
         return None
-    high = inside.seconds[decode & (running >= 0.8 * usual)]
+    high = inside.seconds[decode & (running >= np.float64(0.8 * usual))]
     return float(high[0]), float(high[-1])
 
 

@@ -142,14 +142,14 @@ def _tokens_per_request(samples: Samples) -> Any:
     if tokens is None or running is None:
         return None
     told = samples.rows.decode & (running > 0)
-    return tokens[told] / running[told]
+    return tokens[told].astype(np.float64) / running[told]
 
 
 def _hit_rate(samples: Samples) -> float | None:
     """Cached tokens as a share of all prompt tokens of the prefill lines, probes left out."""
     prefill = ~samples.rows.decode & ~samples.probe
     columns = (samples.value("cached"), samples.value("new_tokens"))
-    cached, new = (0.0 if column is None else float(np.nansum(column[prefill])) for column in columns)
+    cached, new = (0.0 if column is None else float(np.nansum(column[prefill], dtype=np.float64)) for column in columns)
     return round(cached / (cached + new), 6) if cached + new > 0 else None
 
 
@@ -171,7 +171,7 @@ def concurrency_of(samples: Samples) -> list[Concurrency]:
         return []
     told = samples.rows.decode & (running > 0) & (throughput > 0)
     running, throughput = running[told], throughput[told]
-    step = np.rint(np.log2(running) * 8).astype(np.int16)
+    step = np.rint(np.log2(running.astype(np.float64)) * 8).astype(np.int16)
     order = np.argsort(step, kind="stable")
     step, running, throughput = step[order], running[order], throughput[order]
     edges = np.flatnonzero(np.diff(step, prepend=-1, append=-1))

@@ -63,7 +63,7 @@ def samples_of(rows: Rows, cap: int | None) -> Samples:
 
 def _or_zero(rows: Rows, name: str) -> Any:
     column = rows.values.get(name)
-    return np.zeros(len(rows)) if column is None else np.nan_to_num(column, nan=0.0)
+    return np.zeros(len(rows), np.float32) if column is None else np.where(np.isnan(column), np.float32(0), column)
 
 
 def _seconds(rows: Rows) -> Any:
@@ -100,7 +100,7 @@ def _bound(rows: Rows, running: Any, cap: int | None) -> Any:
         if column is not None:
             held[column[at] >= FULL] = BOUNDS.index(what)
     if cap is not None:
-        held[busy[at] >= cap] = BOUNDS.index("max_running_requests")
+        held[busy[at] >= np.float64(cap)] = BOUNDS.index("max_running_requests")
     bound[at] = held
     return bound
 

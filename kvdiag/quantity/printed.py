@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from kvdiag.quantity.interval import Interval
 
@@ -22,6 +23,7 @@ UNIT_OF_PRINTED: dict[str, tuple[str, Fraction]] = {
 _NUMBER = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?")
 
 
+@lru_cache(maxsize=1 << 12)
 def printed_interval(text: str, unit: str, *, rounded: bool = True) -> Interval:
     """The values that print as `text`, in the reported unit of `unit`.
 
