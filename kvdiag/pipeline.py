@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kvdiag.postmortem import Postmortem
 
 SAMPLES = 20
+HOPELESS = 2_000_000
+"""Lines of a pipe or a device, none of them SGLang's, after which no more is read: its end may never come."""
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
 
 
@@ -122,7 +125,10 @@ def explain(
         watch = _Watch(Input(path), tap)
         told = 0
         take = None if rows is None else partial(rows, index)
+        endless = path == "-" or not os.path.isfile(path)
         for record in watch.through(_records(path, watch, take, thin=thin)):
+            if endless and not watch.seen.matched and record.line.number > HOPELESS:
+                break
             assembly.add(record, index)
             if progress is not None and watch.seen.bytes != told:
                 told = watch.seen.bytes

@@ -9,14 +9,17 @@ import lzma
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import zstandard
 
-from kvdiag.errors import ConfigError, InputError
+from kvdiag import pipeline
+from kvdiag.errors import ConfigError, InputError, NotSglangError
 from kvdiag.lines import read_records
 from kvdiag.models.config import read_config
 from kvdiag.models.geometry import geometry_of
@@ -159,6 +162,51 @@ def test_dev_zero_and_a_pipe_without_line_ends_are_refused():
     assert "no line ends in 1 GiB" in error
     with open("/dev/zero", "rb") as zeros:
         assert run("explain", "-", stdin=zeros)[0] == 2
+
+
+def test_a_pipe_without_end_is_given_up_where_none_of_its_lines_are_sglang_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "HOPELESS", 2000)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", f"exec yes 'no line of it' > '{pipe}'"], stderr=subprocess.DEVNULL) as writer:
+        with pytest.raises(NotSglangError, match="no SGLang start-up or scheduler line"):
+            pipeline.explain([str(pipe)])
+        assert writer.wait(20)
+
+
+def children(marker):
+    """Processes whose environment holds the marker."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_control_c_leaves_no_process_of_a_fleet_and_no_half_written_report(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for number in range(200):
+        (logs / f"{number}.log").write_bytes(LOG.read_bytes())
+    marker = f"KVDIAG_TEST={tmp_path}"
+    command = [sys.executable, "-m", "kvdiag", "fleet", str(logs), "-o", str(tmp_path / "out"), "--processes", "2"]
+    environment = {**os.environ, "KVDIAG_TEST": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 30
+    while len(children(marker)) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode in (0, 130), error) == (True, "")
+    until = time.monotonic() + 20
+    while children(marker) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert children(marker) == []
+    assert not list((tmp_path / "out").glob("*.tmp"))
 
 
 def test_a_file_that_shrinks_while_read_gives_what_was_there(tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
+from threading import current_thread, main_thread
 from typing import Any
 
 from kvdiag import __version__
@@ -91,8 +94,9 @@ def _in_processes(batches: Batches, processes: int) -> Iterator[Summary]:
     left = dict(enumerate(batches))
     for _ in range(2):
         try:
-            with ProcessPoolExecutor(processes, CONTEXT) as pool:
-                running = {pool.submit(summarise_all, batch): index for index, batch in left.items()}
+            with _pool(processes) as pool:
+                with _no_interrupt():
+                    running = {pool.submit(summarise_all, batch): index for index, batch in left.items()}
                 for future in as_completed(running):
                     found = future.result()
                     del left[running[future]]
@@ -104,11 +108,44 @@ def _in_processes(batches: Batches, processes: int) -> Iterator[Summary]:
         yield _alone(source)
 
 
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes that are gone at the end; what they have not begun by then (at Ctrl-C) is not begun."""
+    pool = ProcessPoolExecutor(processes, CONTEXT)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits meanwhile: a pool that is half made cannot be closed.
+
+    Workers begun in it never see the signal, which a terminal sends to all; they end with the pool.
+    """
+    if current_thread() is not main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))  # any thread may be the one that gets it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
 def _alone(source: Source) -> Summary:
     """The summary of a log that a worker may have died of, by a worker of its own."""
     try:
-        with ProcessPoolExecutor(1, CONTEXT) as pool:
-            return pool.submit(summarise_all, [source]).result()[0]
+        with _pool(1) as pool:
+            with _no_interrupt():
+                future = pool.submit(summarise_all, [source])
+            return future.result()[0]
     except BrokenProcessPool:
         return {
             "url": shown_url(source.url),
