@@ -38,6 +38,7 @@ INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> None:
     """Runs kvdiag with `arguments` (the process's own by default) and ends the process with the contract's exit code."""
     gc.set_threshold(100_000, 50, 50)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no matrix is multiplied here, but its threads would wait for one
     given = sys.argv[1:] if arguments is None else arguments
     try:
         sys.exit(_run(given))
