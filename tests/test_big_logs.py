@@ -16,6 +16,7 @@ from kvdiag.rows import progress
 from kvdiag.starts import batches
 from tests.conftest import FIXTURES
 from tests.test_fast_path import make_log
+from tests.wrappers import WRAPPERS
 
 LOGS = sorted(FIXTURES.rglob("*.log"))
 
@@ -117,3 +118,24 @@ def test_the_sample_is_even_over_time_and_ranks(ranks, compiled, tmp_path, monke
     for counts, groups in ((thirds, 3), (tags, ranks)):
         assert len(counts) == groups
         assert all(abs(count - len(kept) / groups) < 0.25 * len(kept) / groups for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("name", [*WRAPPERS, "utf-16"])
+def test_big_wrapped_logs_give_the_diagnosis_of_small_ones(name, tmp_path, monkeypatch):
+    path = tmp_path / "server.log"
+    lines = (FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log").read_text(encoding="utf-8").split("\n")[:-1]
+    wrap = WRAPPERS.get(name, list)
+    path.write_bytes(("\n".join(wrap(lines)) + "\n").encode("utf-16" if name == "utf-16" else "utf-8"))
+    slow = told(path)
+    monkeypatch.setattr(sample, "BIG", 0)
+    assert told(path) == slow
+
+
+def test_places_in_a_recoded_log_are_not_told(tmp_path):
+    from kvdiag.rows.frame import frame
+
+    path = tmp_path / "server.log"
+    make_log.write_log(path, size=20_000, seed=1)
+    assert frame([str(path)])["offset"].notna().all()
+    path.write_text(path.read_text(), encoding="utf-16")
+    assert frame([str(path)])["offset"].isna().all()

@@ -43,6 +43,7 @@ def read_blocks(path: str, seen: Input) -> Iterator[Block]:
     Memory is bounded by a few blocks.
     """
     with _as_utf8(open_log(path)) as stream:
+        seen.recoded = isinstance(getattr(stream, "raw", None), _Recoded)
         offset, want = 0, FIRST
         while data := _read(stream, want, seen):
             begin, offset, tail = offset, offset + len(data), b""
@@ -107,6 +108,7 @@ class _Recoded(io.RawIOBase):
         self._inner = inner
         self._to_utf8 = ToUtf8()
         self._rest = b""
+        self.taken = 0
 
     @property
     def error(self) -> object:
@@ -121,6 +123,7 @@ class _Recoded(io.RawIOBase):
         """Fills `buffer` from the stream."""
         while not self._rest:
             data = self._inner.read(BLOCK)
+            self.taken += len(data)
             self._rest = self._to_utf8(data)
             if not data:
                 break
@@ -160,7 +163,8 @@ def _read(stream: IO[bytes], size: int, seen: Input, *, line: bool = False) -> b
         return b""
     if not data:
         seen.truncated = failure(stream, seen.bytes)
-    seen.bytes += len(data)
+    recoded = getattr(stream, "raw", None)
+    seen.bytes = recoded.taken if isinstance(recoded, _Recoded) else seen.bytes + len(data)
     return data
 
 

@@ -25,7 +25,10 @@ class Line:
 
 @mutable
 class Input:
-    """What is known of an input once it has been read; counts grow while it is read."""
+    """What is known of an input once it has been read; counts grow while it is read.
+
+    `recoded` is set where its text is not its bytes (UTF-16), so that places in one are none in the other.
+    """
 
     path: str
     lines: int = 0
@@ -34,3 +37,4 @@ class Input:
     long_lines: int = 0
     undecodable: int = 0
     truncated: str = ""
+    recoded: bool = False

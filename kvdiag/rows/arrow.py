@@ -78,7 +78,7 @@ def table_of(path: str, chunk: Chunk, server: tuple[Any, Any], time: tuple[Any, 
         "family": pa.DictionaryArray.from_arrays(_array(chunk.family, "small"), _strings(BATCH_FAMILIES)),
         "time": _array(time[0], "time", time[1]),
         "line": _array(chunk.lines, "whole"),
-        "offset": _array(chunk.offsets, "whole"),
+        "offset": _array(chunk.offsets, "whole", chunk.offsets >= 0),
     }
     rank = ranks(chunk, texts)
     all_texts = _strings(texts.list)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvdiag.frozen import field, mutable
+from kvdiag.frozen import field, mutable, replace
 from kvdiag.lines import Record, read_records
 from kvdiag.lines.chunk import Chunk, Texts, of_records
 from kvdiag.lines.columns import BATCH_FAMILIES
@@ -71,7 +71,8 @@ def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None
         yield from strict_chunks(path, seen)
         return
     for _, found in scanner.scanned(blocks):
-        yield found.rows, found.records, scanner.texts
+        rows = replace(found.rows, offsets=np.full(len(found.rows), -1)) if seen.recoded else found.rows
+        yield rows, found.records, scanner.texts
         if progress:
             progress(seen.bytes)
     rest = scanner.finish()
