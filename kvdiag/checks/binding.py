@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks.activity import Activity, Batch
+from kvdiag.frozen import frozen
 
 if TYPE_CHECKING:
     from kvdiag.checks.facts import Facts
@@ -18,11 +19,34 @@ FEWEST_LINES = 10
 """Decode lines from which the absence of a queue says something."""
 
 
-def bound_by(batch: Batch, cap: int | None) -> str:
+LEAST_SHARE = 0.1
+"""Share of the lines from which waiting for the reserve counts: a line or two may be a batch on its way."""
+MOST_RESERVED = 4096
+"""Tokens that admission keeps back for one running request at most (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+
+
+@frozen
+class Bounds:
+    """What can bind on one data-parallel replica: the request cap, tokens of the pool, and of one request; None unknown."""
+
+    cap: int | None = None
+    pool: int | None = None
+    context: int | None = None
+
+    def reserve_can_bind(self, used: int | None, running: int | None) -> bool:
+        """Whether what is kept back for the running requests may be what a newcomer lacks; true where that is not known."""
+        if self.pool is None or self.context is None or used is None or running is None:
+            return True
+        return used + running * MOST_RESERVED + self.context >= self.pool
+
+
+def bound_by(batch: Batch, bounds: Bounds) -> str:
     """The limit that kept work waiting when this line was printed; ``arrivals`` where none waited.
 
-    ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write.
+    ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write;
+    ``unknown`` that not even the largest reserve explains why work waited.
     """
+    cap = bounds.cap
     if not batch.queued:
         if batch.queued is None and not _is_full(batch):
             return "unknown"
@@ -35,24 +59,37 @@ def bound_by(batch: Batch, cap: int | None) -> str:
         return "swa_pool"
     if batch.usage is None:
         return "unknown"
-    return "kv_pool" if batch.usage.high >= FULL else "admission_reserve"
+    if batch.usage.high >= FULL:
+        return "kv_pool"
+    return "admission_reserve" if bounds.reserve_can_bind(batch.tokens, batch.running) else "unknown"
 
 
 def _is_full(batch: Batch) -> bool:
     return batch.usage is not None and batch.usage.high >= FULL
 
 
-def bindings(activity: Activity, cap: int | None) -> dict[str, float]:
+def bindings(activity: Activity, bounds: Bounds) -> dict[str, float]:
     """Shares of the decode lines by what bound, largest first; prefill lines where there are no decode lines."""
     lines = activity.decode or activity.prefill
-    counts = Counter(bound_by(batch, cap) for batch in lines)
+    counts = Counter(bound_by(batch, bounds) for batch in lines)
     return {name: count / len(lines) for name, count in counts.most_common()} if lines else {}
 
 
-def nothing_waited(activity: Activity) -> bool:
-    """Whether the decode lines tell that no request ever waited or went back to the queue."""
+def nothing_waited(activity: Activity, cap: int | None) -> bool:
+    """Whether the decode lines tell that no request ever waited, went back to the queue, or came up to the cap."""
     decode = activity.decode
-    return bool(decode) and not activity.retractions and all(batch.queued == 0 for batch in decode)
+    most = max((batch.running or 0 for batch in decode), default=0)
+    return bool(decode) and not activity.retractions and all(b.queued == 0 for b in decode) and (cap is None or most < cap)
+
+
+def are_tokens_wanted(facts: Facts) -> bool | None:
+    """Whether the load of this log would have used more tokens; None where the log shows too little load to tell."""
+    if facts.activity.retractions or facts.events("input_too_long"):
+        return True
+    lines, shares = facts.activity.decode, bindings(facts.activity, facts.bounds)
+    if shares.get("kv_pool") or shares.get("admission_reserve", 0.0) >= LEAST_SHARE:
+        return True
+    return False if len(lines) >= FEWEST_LINES and all(batch.queued is not None for batch in lines) else None
 
 
 def words(facts: Facts) -> dict[str, Any]:
@@ -62,7 +99,7 @@ def words(facts: Facts) -> dict[str, Any]:
     where the log shows load and nothing waited, ``wanted`` elsewhere.
     """
     is_capped = facts.limits.binding == "max_total_tokens"
-    enough = len(facts.activity.decode) >= FEWEST_LINES and nothing_waited(facts.activity)
+    enough = len(facts.activity.decode) >= FEWEST_LINES and nothing_waited(facts.activity, facts.cap)
     return {
         "capped": (facts.arg("max_total_tokens") or facts.tokens) if is_capped else None,
         "uncapped": None if is_capped else "",

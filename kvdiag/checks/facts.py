@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kvdiag.checks.activity import Activity
+from kvdiag.checks.binding import Bounds
 from kvdiag.checks.inputs import CheckInputs, possible
 from kvdiag.checks.limits import request_cap
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
@@ -98,6 +99,11 @@ class Facts:
     def cap(self) -> int | None:
         """The request cap of one data-parallel replica."""
         return request_cap(self.inputs)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What can bind on one replica."""
+        return Bounds(self.cap, int(self.pool_tokens.low) if self.pool_tokens else None, self.context)
 
     @cached_property
     def rank(self) -> str | None:

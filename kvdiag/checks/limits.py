@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
-from kvdiag.checks.binding import bindings
+from kvdiag.checks.binding import Bounds, bindings
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
@@ -29,19 +29,22 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
     tokens = tokens or activity.capacity
     if tokens is None or tokens.high <= 0:
         largest = refused if refused is not None else None
-        return Limits("unknown", "the log states no token capacity", None, slots, largest, None, _over_time(inputs, activity))
+        return Limits(
+            "unknown", "the log states no token capacity", None, slots, largest, None, _over_time(inputs, activity, None, length)
+        )
     binding, why = _binding(inputs, tokens, slots, length)
     request_pool = _request_pool(inputs, tokens)
     largest_tokens = request_pool.minimum(Interval.of(length, unit="tokens")) if length else request_pool
     largest_tokens = largest_tokens - _margin(inputs)
     full = request_pool / length if length else None
     largest_plain = _plain(_at_least_zero(largest_tokens))
-    return Limits(binding, why, _plain(tokens), slots, largest_plain, _plain(full), _over_time(inputs, activity))
+    return Limits(binding, why, _plain(tokens), slots, largest_plain, _plain(full), _over_time(inputs, activity, tokens, length))
 
 
-def _over_time(inputs: CheckInputs, activity: Activity) -> dict[str, Any] | None:
+def _over_time(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> dict[str, Any] | None:
     lines = activity.decode or activity.prefill
-    return {"lines": len(lines), "shares": bindings(activity, request_cap(inputs))} if lines else None
+    bounds = Bounds(request_cap(inputs), int(tokens.low) if tokens else None, length)
+    return {"lines": len(lines), "shares": bindings(activity, bounds)} if lines else None
 
 
 def request_cap(inputs: CheckInputs) -> int | None:

@@ -18,6 +18,9 @@ FREE = (
 )
 """Names of numbers that are readings of free memory."""
 
+UNSHARP = 2**27
+"""Bytes by which a reading may go up although nothing was freed: the allocator gives back what it had reserved."""
+
 INDEX_BYTES = 4
 """The request table holds int32 (``ReqToTokenPool``, ``srt/mem_cache/memory_pool.py``)."""
 
@@ -70,7 +73,7 @@ def free_readings(start: Start, rank: str) -> list[Number]:
 def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
     start = inputs.start
     reading = next((r for r in inputs.readings if r.rank == rank), None)
-    if reading is None or reading.total is None:
+    if reading is None or reading.total is None or grew_while_loading(start, rank) is not None:
         return None
     parts = [
         _sum(start, "weights", rank, ("weight_memory",), "target"),
@@ -92,6 +95,12 @@ def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
     init = start.first("distributed_init_memory", rank=rank)
     context = Part("context", init.interval, (init.line,)) if init and init.interval else None
     return Ledger(rank, reading.total, tuple(known), context)
+
+
+def grew_while_loading(start: Start, rank: str) -> Number | None:
+    """The number by which a rank's weights took less than nothing: memory came free while they were loaded."""
+    weights = start.find("weight_memory", rank=rank)
+    return next((n for n in weights if n.interval is not None and n.interval.high < -UNSHARP), None)
 
 
 def _sum(start: Start, part: str, rank: str, names: tuple[str, ...], role: str | None) -> Part | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.levers import most_fraction, with_fp8
-from kvdiag.checks.workload import Plan, Workload, estimate, per_replica, plan, reserve_ratios
+from kvdiag.checks.workload import Plan, Workload, estimate, longest_request, per_replica, plan, reserve_ratios, without_sharing
 from kvdiag.frozen import frozen
 
 _LOWER, _HIGHER = 0.7, 1.3
@@ -40,14 +40,19 @@ def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
         return None
     arguments = facts.inputs.arguments
     told = per_replica(told, arguments.dp_size if arguments.enable_dp_attention else 1)
+    told = without_sharing(told, facts.arg("disable_radix_cache") is True)
     ratios = _ratios(facts, _conservativeness(facts))
-    now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios)
+    now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios, longest=_longest(facts))
     return Planned(told, now, tuple(_levers(facts, told, now)))
 
 
 def _conservativeness(facts: Facts) -> float:
     told = facts.arg("schedule_conservativeness")
     return float(told) if isinstance(told, (int, float)) and told > 0 else 1.0
+
+
+def _longest(facts: Facts, tokens: int | None = None) -> int:
+    return longest_request(tokens or facts.tokens or 0, facts.context)
 
 
 def _ratios(facts: Facts, conservativeness: float) -> tuple[Fraction, Fraction] | None:
@@ -59,12 +64,15 @@ def _levers(facts: Facts, workload: Workload, now: Plan) -> Iterator[LeverPlan]:
     page, cap, ratios = facts.inputs.arguments.page_size or 1, facts.cap, _ratios(facts, _conservativeness(facts))
     for lever in (most_fraction(facts), with_fp8(facts)):
         if lever is not None:
-            ends = [plan(workload, int(end), page=page, cap=cap, ratios=ratios) for end in (lever.tokens.low, lever.tokens.high)]
-            yield LeverPlan(lever.change, *ends)
+            least, most = (
+                plan(workload, int(end), page=page, cap=cap, ratios=ratios, longest=_longest(facts, int(end)))
+                for end in (lever.tokens.low, lever.tokens.high)
+            )
+            yield LeverPlan(lever.change, least, most)
     if now.capped_by is not None:
-        free = plan(workload, now.tokens, page=page, cap=None, ratios=ratios)
+        free = plan(workload, now.tokens, page=page, cap=None, ratios=ratios, longest=_longest(facts))
         yield LeverPlan({"max_running_requests": None}, free, free)
     for other in (_LOWER, _HIGHER):
-        changed = plan(workload, now.tokens, page=page, cap=cap, ratios=_ratios(facts, other))
+        changed = plan(workload, now.tokens, page=page, cap=cap, ratios=_ratios(facts, other), longest=_longest(facts))
         if _conservativeness(facts) == 1 and changed.admitted_at_lowest != now.admitted_at_lowest:
             yield LeverPlan({"schedule_conservativeness": other}, changed, changed)

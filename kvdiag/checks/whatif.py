@@ -9,9 +9,10 @@ from typing import Any
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.memory import context_length
 from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
-from kvdiag.checks.workload import Plan, Workload, per_replica, plan, reserve_ratios
+from kvdiag.checks.workload import Plan, Workload, longest_request, per_replica, plan, reserve_ratios, without_sharing
 from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
@@ -88,11 +89,13 @@ def _planned(
     if tokens is None:
         return None
     told = per_replica(workload, changed.dp_size if changed.enable_dp_attention else 1)
+    told = without_sharing(told, inputs.start.server_args.get("disable_radix_cache") is True)
+    context = changed.context_length or context_length(inputs)
     given = inputs.start.server_args.get("schedule_conservativeness")
     ratios = reserve_ratios(inputs.candidates(), float(given) if isinstance(given, (int, float)) and given > 0 else 1.0)
     caps = (None, None) if cap is None else (int(cap.low), int(cap.high))
     least, most = (
-        plan(told, int(end), page=page, cap=limit, ratios=ratios)
+        plan(told, int(end), page=page, cap=limit, ratios=ratios, longest=longest_request(int(end), context))
         for end, limit in zip((tokens.low, tokens.high), caps, strict=True)
     )
     return told, least, most

@@ -15,6 +15,12 @@ from kvdiag.releases import Release, parse_release
 CLIP_MAX_NEW_TOKENS = 4096
 """Most tokens of an answer that admission reserves for (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
 
+MARGIN = 6
+"""What a request must leave of context and pool from 0.3.6 on (``TpModelWorker.max_req_input_len``)."""
+
+_MORE = MARGIN - 2
+"""Prompt and answer together may have this much more than the longest prompt."""
+
 _KEYS = ("prompt", "output", "concurrency", "shared_prefix")
 _MOST = 1 << 40
 
@@ -23,7 +29,8 @@ _MOST = 1 << 40
 class Workload:
     """Conversations that are all alike: tokens of prompt and answer, how many at once, tokens of prompt all share.
 
-    `estimated` says what it was estimated from, empty where it was given.
+    `estimated` says what it was estimated from, empty where it was given. `replicas` counts the data-parallel replicas
+    that `concurrency` is a share of; `unshared` are tokens of a common prefix that the server cannot share.
     """
 
     prompt: int
@@ -31,10 +38,13 @@ class Workload:
     concurrency: int | None = None
     shared_prefix: int = 0
     estimated: str = ""
+    replicas: int = 1
+    unshared: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {name: getattr(self, name) for name in _KEYS} | {"estimated": self.estimated or None}
+        """JSON form; the concurrency is of one replica."""
+        names = (*_KEYS, "replicas", "unshared")
+        return {name: getattr(self, name) for name in names} | {"estimated": self.estimated or None}
 
 
 @frozen
@@ -44,10 +54,12 @@ class Plan:
     `holds` conversations fit at full length; `admitted_at_opening` and `admitted_at_lowest` are what the scheduler lets
     run at the largest and at the smallest reserve, None for releases whose rule is not known. `running` is what then
     runs at once at most, `waits` what of the concurrency waits beside it. `retracts_after` is the answer length, in
-    tokens, at which that many conversations fill the pool, None where they never do.
+    tokens, at which that many conversations fill the pool, None where they never do. `answer` is what is left of the
+    answer beside the prompt in the longest request the server takes, 0 where it refuses the prompt itself.
     """
 
     tokens: int
+    answer: int
     holds: int
     admitted_at_opening: int | None
     admitted_at_lowest: int | None
@@ -96,8 +108,16 @@ def plan(
     page: int = 1,
     cap: int | None = None,
     ratios: tuple[Fraction, Fraction] | None = None,
+    longest: int | None = None,
 ) -> Plan:
-    """What a pool of `tokens` does with the workload (``PrefillAdder.add_one_req``, ``ScheduleBatch.check_decode_mem``)."""
+    """What a pool of `tokens` does with the workload (``PrefillAdder.add_one_req``, ``ScheduleBatch.check_decode_mem``).
+
+    `longest` is the longest prompt that the server takes: longer ones are refused, answers cut at what is left beside it.
+    """
+    answer = workload.output if longest is None else min(workload.output, longest + _MORE - workload.prompt)
+    if longest is not None and (workload.prompt > longest or answer < 1):
+        return Plan(tokens, 0, 0, 0, 0, 0, None, None, None, "a prompt must be shorter than context and pool")
+    workload = replace(workload, output=answer)
     shared = workload.shared_prefix // page * page
     room = tokens - shared
     own_prompt = _pages(workload.prompt - shared, page)
@@ -113,7 +133,7 @@ def plan(
     waits = max(0, workload.concurrency - running) if workload.concurrency is not None else None
     capped = cap if cap is not None and running == cap else None
     formula = "admit while prompt + min(max_new_tokens, 4096) < free - sum(min(max_new_tokens - written, 4096) x new_token_ratio)"
-    return Plan(tokens, holds, opening, lowest, running, waits, retracts, capped, formula)
+    return Plan(tokens, answer, holds, opening, lowest, running, waits, retracts, capped, formula)
 
 
 def _admitted(workload: Workload, room: int, own_prompt: int, shared: int, ratio: Fraction) -> int:
@@ -134,7 +154,17 @@ def per_replica(workload: Workload, replicas: int) -> Workload:
     """The share of one of `replicas` data-parallel replicas: the fullest has its share rounded up."""
     if workload.concurrency is None or replicas <= 1:
         return workload
-    return replace(workload, concurrency=-(-workload.concurrency // replicas))
+    return replace(workload, concurrency=-(-workload.concurrency // replicas), replicas=replicas)
+
+
+def without_sharing(workload: Workload, is_off: bool) -> Workload:
+    """The workload of a server whose prefix cache may be off: every conversation then holds its prompt whole."""
+    return replace(workload, shared_prefix=0, unshared=workload.shared_prefix) if is_off else workload
+
+
+def longest_request(tokens: int, context: int | None) -> int:
+    """Tokens of the longest prompt that a server with this pool takes: six less than the smaller of pool and context."""
+    return min(tokens, context or tokens) - MARGIN
 
 
 def estimate(activity: Activity) -> Workload | None:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """What the pool does with the workload, for JSON and as text; nothing where none was given."""
-    from kvdiag.checks.workload import per_replica, plan, reserve_ratios
+    from kvdiag.checks.workload import longest_request, per_replica, plan, reserve_ratios, without_sharing
     from kvdiag.releases import parse_release
     from kvdiag.reports.workload_text import sentences
 
@@ -73,9 +73,11 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
     if sizing.max_total_num_tokens is None:
         return {"workload": None}, "workload: unknown, because the capacity is (give --avail and --total)\n"
     replicas = int(given.get("dp_size") or given.get("dp") or 1) if given.get("enable_dp_attention") else 1
-    told = per_replica(workload, replicas)
+    told = without_sharing(per_replica(workload, replicas), bool(given.get("disable_radix_cache")))
     ratios = reserve_ratios([parse_release(sizing.release)], 1.0)
-    found = plan(told, sizing.max_total_num_tokens, page=sizing.page_size, cap=sizing.max_running_requests, ratios=ratios)
+    tokens, cap = sizing.max_total_num_tokens, sizing.max_running_requests
+    longest = longest_request(tokens, sizing.context_len)
+    found = plan(told, tokens, page=sizing.page_size, cap=cap, ratios=ratios, longest=longest)
     return {"workload": told.to_dict() | {"plan": found.to_dict()}}, f"\n{sentences(told, found)}\n"
 
 

@@ -13,7 +13,8 @@ _TABLE = re.compile(r"([0-9]{1,7})MiB */ *([0-9]{1,7})MiB")
 _CSV = re.compile(r"([0-9]{1,7}) MiB, *([0-9]{1,7}) MiB")
 _PROCESS = re.compile(r"\| +([0-9]{1,3}) .{0,40}? ([0-9]{1,9}) +[CG+MPS]{1,5} +(\S{0,200}.{0,100}?) +([0-9]{1,7})MiB +\|")
 _ROCM = re.compile(r"GPU\[([0-9]{1,3})\][^:]{0,40}: VRAM Total (Used )?Memory \(B\): ([0-9]{1,15})")
-_OWN = ("sglang", "python", "sgl")
+_OWN = ("sglang", "sgl_", "sgl-")
+_PERHAPS_OWN = ("python",)
 
 
 def read_gpu(path: str) -> tuple[Outside, ...]:
@@ -23,14 +24,30 @@ def read_gpu(path: str) -> tuple[Outside, ...]:
     if not totals:
         raise InputError(f"{path}: no memory of a card in it; save what nvidia-smi or rocm-smi --showmeminfo vram prints")
     found = [Outside(source, "gpu_total", Interval.of(min(totals), max(totals), "bytes"))]
-    others: dict[str, int] = {}
-    for line in text.splitlines():
-        process = _PROCESS.match(line)
-        if process and not any(name in process.group(3).lower() for name in _OWN):
-            others[process.group(1)] = others.get(process.group(1), 0) + int(process.group(4)) * _MIB
+    matches = [match for line in text.splitlines() if (match := _PROCESS.match(line))]
+    others = _others([(match[1], match[3], match[4]) for match in matches])
     if others:
-        found.append(Outside(source, "gpu_others", Interval.of(max(others.values()), unit="bytes")))
+        found.append(Outside(source, "gpu_others", Interval.of(max(others), unit="bytes")))
     return tuple(found)
+
+
+def _others(processes: list[tuple[str, str, str]]) -> list[int]:
+    """Bytes that others hold of each card the server uses; of every card where no process is known to be the server's.
+
+    A process is the server's if it names SGLang. Where none does, one that is just Python may be it.
+    """
+    named = any(_is_own(name, _OWN) for _, name, _ in processes)
+    own = _OWN if named else _PERHAPS_OWN
+    used = {card for card, name, _ in processes if _is_own(name, own)}
+    held: dict[str, int] = {}
+    for card, name, mebibytes in processes:
+        if not _is_own(name, own) and (not used or card in used):
+            held[card] = held.get(card, 0) + int(mebibytes) * _MIB
+    return list(held.values())
+
+
+def _is_own(name: str, own: tuple[str, ...]) -> bool:
+    return any(mark in name.lower() for mark in own)
 
 
 def _totals(text: str) -> tuple[list[int], str]:

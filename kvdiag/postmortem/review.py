@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvdiag.checks import StartDiagnosis
+from kvdiag.checks.binding import Bounds
 from kvdiag.postmortem.gather import Rows
 from kvdiag.postmortem.model import Concurrency, Phase, Review, Spread
 from kvdiag.postmortem.phases import Span, Stretch, spans, stretches, within
@@ -31,8 +32,7 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     """
     if not len(rows):
         return None
-    cap = item.limits.max_running_requests if item.limits else None
-    samples = samples_of(rows, cap)
+    samples = samples_of(rows, item.facts.bounds if item.facts else Bounds())
     timed = in_order(samples)
     if not len(timed):
         return _untimed(samples, retractions)

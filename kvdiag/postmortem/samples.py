@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kvdiag.checks.binding import MOST_RESERVED, Bounds
 from kvdiag.frozen import frozen
 from kvdiag.postmortem.gather import Rows
 
@@ -53,12 +54,12 @@ class Samples:
         return Samples(cut, self.seconds[inside], self.probe[inside], self.bound[inside])
 
 
-def samples_of(rows: Rows, cap: int | None) -> Samples:
-    """The samples of one start; `cap` is max_running_requests of one replica."""
+def samples_of(rows: Rows, bounds: Bounds) -> Samples:
+    """The samples of one start; `bounds` are what can bind on one replica."""
     running = _or_zero(rows, "running")
     new_tokens = rows.values.get("new_tokens")
     probe = np.zeros(len(rows), np.bool_) if new_tokens is None else ~rows.decode & (new_tokens <= 1) & (running == 0)
-    return Samples(rows, _seconds(rows), probe, _bound(rows, running, cap))
+    return Samples(rows, _seconds(rows), probe, _bound(rows, running, bounds))
 
 
 def _or_zero(rows: Rows, name: str) -> Any:
@@ -75,7 +76,7 @@ def _seconds(rows: Rows) -> Any:
     return np.where(rows.timed, (rows.stamps - rows.stamps[rows.timed].min()) / 1000.0, np.nan)
 
 
-def _bound(rows: Rows, running: Any, cap: int | None) -> Any:
+def _bound(rows: Rows, running: Any, bounds: Bounds) -> Any:
     """What bound at each line: the first of the conditions that holds, from the last to the first here."""
     count = len(rows)
     bound = np.full(count, ARRIVALS, np.int8)
@@ -94,15 +95,24 @@ def _bound(rows: Rows, running: Any, cap: int | None) -> Any:
     if usage is None:
         held[:] = BOUNDS.index("unknown")
     else:
-        held[np.isnan(usage[at])] = BOUNDS.index("unknown")
+        held[np.isnan(usage[at]) | ~_reserve_can_bind(rows, running, bounds)[at]] = BOUNDS.index("unknown")
     for name, what in (("usage", "kv_pool"), ("swa_usage", "swa_pool"), ("state_usage", "state_slots")):
         column = rows.values.get(name)
         if column is not None:
             held[column[at] >= FULL] = BOUNDS.index(what)
-    if cap is not None:
-        held[busy[at] >= np.float64(cap)] = BOUNDS.index("max_running_requests")
+    if bounds.cap is not None:
+        held[busy[at] >= np.float64(bounds.cap)] = BOUNDS.index("max_running_requests")
     bound[at] = held
     return bound
+
+
+def _reserve_can_bind(rows: Rows, running: Any, bounds: Bounds) -> Any:
+    """As `Bounds.reserve_can_bind`, for every line."""
+    used = rows.values.get("tokens")
+    if bounds.pool is None or bounds.context is None or used is None:
+        return np.ones(len(rows), np.bool_)
+    most: Any = used.astype(np.float64) + running.astype(np.float64) * MOST_RESERVED + bounds.context
+    return ~(most < bounds.pool)
 
 
 def in_order(samples: Samples) -> Samples:

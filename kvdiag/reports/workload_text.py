@@ -10,8 +10,12 @@ def sentences(workload: Workload, plan: Plan) -> str:
     """The plan of one replica in words; an estimated workload is said to be one."""
     shared = f" ({workload.shared_prefix:,} of them shared by all)" if workload.shared_prefix else ""
     origin = f" (estimated from {workload.estimated}, not given)" if workload.estimated else ""
+    who = f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens{origin}"
+    if plan.answer == 0:
+        why = "the prompt is longer than the longest it takes (the smaller of context and pool, less six tokens)"
+        return f"{who}: the server refuses them, because {why}."
     parts = [
-        f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens{origin}:",
+        f"{who}{_apart(workload, plan)}:",
         f"the pool of {plan.tokens:,} tokens holds {plan.holds:,} of them at full length.",
     ]
     if plan.admitted_at_opening is None:
@@ -33,9 +37,21 @@ def sentences(workload: Workload, plan: Plan) -> str:
     return " ".join(parts)
 
 
+def _apart(workload: Workload, plan: Plan) -> str:
+    """What is otherwise than asked for: a shorter answer, no sharing, one replica of several."""
+    told = []
+    if plan.answer < workload.output:
+        told.append(f"answers are cut at {plan.answer:,} tokens, because prompt and answer together must fit context and pool")
+    if workload.unshared:
+        told.append(f"the prefix cache is off, so that the {workload.unshared:,} common tokens are held by each of them")
+    if workload.replicas > 1:
+        told.append(f"for one of {workload.replicas} data-parallel replicas")
+    return f" ({'; '.join(told)})" if told else ""
+
+
 def users(planned: Planned) -> list[str]:
     """What the pool does with a workload, and with one that was given, what each lever does to that."""
-    levers = [] if planned.workload.estimated else planned.levers
+    levers = () if planned.workload.estimated else [each for each in planned.levers if each.most.answer]
     return [sentences(planned.workload, planned.plan), *(lever_sentence(lever, planned.plan) for lever in levers)]
 
 
@@ -48,7 +64,7 @@ def lever_sentence(lever: LeverPlan, now: Plan) -> str:
         lowest = _between(lever.least.admitted_at_lowest, lever.most.admitted_at_lowest)
         parts.append(f"{opening} run at the opening reserve instead of {now.admitted_at_opening:,}")
         parts.append(f"{lowest} at the lowest instead of {now.admitted_at_lowest:,}")
-    if now.waits is not None:
+    if now.waits or lever.least.waits:
         parts.append(f"{_between(lever.most.waits, lever.least.waits)} wait instead of {now.waits:,}")
     if lever.least.retracts_after is not None:
         parts.append(f"retraction from {max(0, lever.least.retracts_after):,} written tokens each")

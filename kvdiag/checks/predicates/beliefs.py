@@ -77,8 +77,8 @@ def cap_limits_pool(facts: Facts, at: At) -> Iterator[Hit]:
     cap, tokens = facts.cap, facts.pool_tokens
     if not cap or tokens is None:
         return
-    waiting = [b for b in facts.activity.decode if b.queued and b.running and bound_by(b, cap) == "kv_pool"]
-    if not waiting or any(bound_by(b, cap) == "max_running_requests" for b in facts.activity.decode):
+    waiting = [b for b in facts.activity.decode if b.queued and b.running and bound_by(b, facts.bounds) == "kv_pool"]
+    if not waiting or any(bound_by(b, facts.bounds) == "max_running_requests" for b in facts.activity.decode):
         return
     running = [b.running for b in waiting if b.running]
     values = {

@@ -239,4 +239,4 @@ def _pool_binds(facts: Facts) -> bool:
         return True
     from kvdiag.checks.binding import bindings
 
-    return bindings(facts.activity, facts.cap).get("kv_pool", 0) >= 0.1
+    return bindings(facts.activity, facts.bounds).get("kv_pool", 0) >= 0.1

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from kvdiag.checks.binding import are_tokens_wanted
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.levers import keep, most_fraction
-from kvdiag.checks.memory import free_readings, pool_gap
+from kvdiag.checks.memory import free_readings, grew_while_loading, pool_gap
 from kvdiag.checks.predicates.capacity import largest_request
 from kvdiag.checks.predicates.failure import progress_free
 from kvdiag.quantity import GIB, Interval
 
 At = Mapping[str, float]
+HEALTHY = Fraction(8, 5)
+"""What is beyond the least to keep and still healthy: of 5 to 8 GiB, the upper end."""
 
 
 def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
@@ -45,6 +48,17 @@ def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
         yield Hit(facts.lines(free, facts.number("max_total_num_tokens")), values)
 
 
+def memory_grew(facts: Facts, at: At) -> Iterator[Hit]:
+    """Free memory went up while the weights were loaded: somebody else gave memory back."""
+    if facts.inputs.on_shared_memory:
+        return
+    for rank in facts.start.ranks:
+        number = grew_while_loading(facts.start, rank)
+        if number is not None and number.interval is not None:
+            yield Hit((number.line,), {"grew": -number.interval, "rank": f" of {rank}" if rank else ""})
+            return
+
+
 def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
     """Memory that stays free after everything is in place, and what it would hold."""
     free, total = facts.free_at_end, facts.total
@@ -54,11 +68,14 @@ def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
         if free.interval.low > at["idle_gib"] * GIB and facts.tokens:
             yield Hit(facts.lines(free), {"free": free.interval, "blind": ""}, stake=free.interval.low)
         return
-    if free.interval.low <= keep(total) + at["worth_gib"] * GIB:
+    wanted, least = are_tokens_wanted(facts), keep(total)
+    if free.interval.low <= (least + at["worth_gib"] * GIB if wanted else least * HEALTHY):
         return
-    lever, used = most_fraction(facts), _used_after_pools(facts)
+    lever, used = most_fraction(facts) if wanted is not False else None, _used_after_pools(facts)
     values: dict[str, Any] = {"free": free.interval, "share": free.interval / total, "used": used}
+    values["unused"] = "" if wanted is False else None
     if lever is not None:
+        values |= {"raised": ""}
         values |= {"to": lever.change["mem_fraction_static"], "now": facts.fraction, "then": lever.tokens, "left": lever.left}
         values["more"] = lever.tokens - Interval.of(lever.now, unit="tokens")
     yield Hit(facts.lines(free), values, lever.to_dict() if lever else None, stake=free.interval.low)

@@ -41,6 +41,6 @@ def what_it_cannot(facts: Facts, at: At) -> Iterator[Hit]:
         return
     from kvdiag.checks.binding import bindings
 
-    if bindings(facts.activity, facts.cap).get("kv_pool", 0) < at["share"] and not facts.activity.retractions:
+    if bindings(facts.activity, facts.bounds).get("kv_pool", 0) < at["share"] and not facts.activity.retractions:
         return
     yield Hit(event_lines(facts.events("host_pool")[:1]), {"hit": facts.activity.hit_rate, "tokens": facts.pool_tokens})

@@ -53,6 +53,18 @@ def _own_is_small(batch: Batch, facts: Facts) -> bool:
     return own <= 1024
 
 
+def another_pool(facts: Facts, at: At) -> Iterator[Hit]:
+    """More tokens in use than the pool has: these lines are of another server, or of another pool."""
+    pool = facts.pool_tokens
+    if pool is None or not facts.tokens or facts.start.find("swa_max_total_num_tokens"):
+        return
+    found = [b for b in facts.activity.decode if b.tokens is not None and b.tokens > pool.high]
+    if found:
+        most = max(found, key=lambda b: b.tokens or 0)
+        values = {"lines": len(found), "all": len(facts.activity.decode), "held": most.tokens, "tokens": pool}
+        yield Hit(tuple(b.line for b in found[:4]), values)
+
+
 def leak(facts: Facts, at: At) -> Iterator[Hit]:
     """The pool stays in use with nothing running and nothing queued."""
     found = _idle_and_full(facts, at["usage"])

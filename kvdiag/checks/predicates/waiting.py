@@ -16,7 +16,7 @@ At = Mapping[str, float]
 
 def _bound(facts: Facts, name: str) -> list[Batch]:
     lines = facts.activity.decode or facts.activity.prefill
-    return [batch for batch in lines if bound_by(batch, facts.cap) == name]
+    return [batch for batch in lines if bound_by(batch, facts.bounds) == name]
 
 
 def _share(facts: Facts, found: list[Batch]) -> float:
@@ -207,7 +207,7 @@ def one_long_prompt(facts: Facts, at: At) -> Iterator[Hit]:
 def arrivals_bound(facts: Facts, at: At) -> Iterator[Hit]:
     """Nothing ever waited: the server could have held more."""
     decode = facts.activity.decode
-    if len(decode) < at["lines"] or not nothing_waited(facts.activity):
+    if len(decode) < at["lines"] or not nothing_waited(facts.activity, facts.cap):
         return
     usages = [b.usage.high for b in decode if b.usage is not None]
     if not usages or max(usages) >= at["usage"]:

@@ -1,0 +1,96 @@
+"""Plans in users agree with what the server takes, shares and splits; waiting is laid on a limit only where it can bind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvdiag.checks.binding import MOST_RESERVED, Bounds
+from kvdiag.checks.samples import findings_in
+from kvdiag.checks.workload import Workload, longest_request, per_replica, plan, without_sharing
+from kvdiag.outside.gpu import read_gpu
+from kvdiag.reports.workload_text import sentences
+from tests.test_advice import ARGUMENTS, CAPACITY, DECODE, MEMORY
+
+SIZES = st.integers(1, 20000)
+
+
+@given(SIZES, SIZES, st.integers(100, 500_000), st.sampled_from([2048, 8192, 131_072]))
+def test_what_the_server_refuses_is_not_planned_and_longer_answers_are_cut(prompt, output, tokens, context):
+    longest = longest_request(tokens, context)
+    found = plan(Workload(prompt, output, 64), tokens, longest=longest)
+    if prompt > longest:
+        assert (found.holds, found.running, found.waits, found.answer) == (0, 0, None, 0)
+        assert "refuses" in sentences(Workload(prompt, output, 64), found)
+    else:
+        assert 0 < found.answer <= output
+        assert prompt + found.answer <= min(tokens, context) - 2
+        assert found.holds == tokens // (prompt + found.answer)
+
+
+def test_a_prefix_is_shared_only_where_the_prefix_cache_is_on():
+    shared = Workload(2000, 500, 64, 1800)
+    alone = without_sharing(shared, is_off=True)
+    assert plan(alone, 411_994) == plan(Workload(2000, 500, 64), 411_994)
+    assert "1,800 common tokens" in sentences(alone, plan(alone, 411_994))
+    assert without_sharing(shared, is_off=False) == shared
+
+
+def test_a_share_of_a_replica_is_said_to_be_one():
+    share = per_replica(Workload(2000, 500, 5001), 2)
+    assert share.concurrency == 2501
+    assert "one of 2 data-parallel replicas" in sentences(share, plan(share, 411_994))
+
+
+def waiting(running, held, queued, *, tokens=400_000, cap=4096, context=8192):
+    head = [ARGUMENTS.format(tokens=tokens).replace(f"max_total_tokens={tokens}, ", ""), MEMORY]
+    line = DECODE.format(second=1, running=running, held=held, usage=held / tokens, queued=queued)
+    return "\n".join([*head, CAPACITY.format(tokens=tokens, cap=cap, context=context), *[line] * 20])
+
+
+@given(st.integers(1, 200), st.integers(1, 300_000))
+def test_the_reserve_is_named_only_where_it_may_be_what_lacks(running, held):
+    bounds = Bounds(None, 400_000, 8192)
+    assert bounds.reserve_can_bind(held, running) == (held + running * MOST_RESERVED + 8192 >= 400_000)
+    assert bounds.reserve_can_bind(None, running)
+    assert Bounds().reserve_can_bind(held, running)
+
+
+def test_an_empty_pool_is_no_conservative_admission():
+    codes = {finding.code for finding in findings_in(waiting(30, 60_000, 50))}
+    assert "KV504" not in codes
+    assert "KV504" in {finding.code for finding in findings_in(waiting(70, 200_000, 50))}
+
+
+def test_as_many_as_the_cap_allows_is_no_lack_of_requests():
+    assert "KV517" not in {finding.code for finding in findings_in(waiting(64, 60_000, 0, cap=64))}
+    assert "KV517" in {finding.code for finding in findings_in(waiting(63, 60_000, 0, cap=64))}
+
+
+@pytest.mark.parametrize(
+    ("running", "held", "queued", "cap"), [(64, 60_000, 50, 64), (30, 60_000, 0, 4096), (30, 60_000, 50, 4096)]
+)
+def test_more_tokens_are_not_advised_where_the_load_did_not_want_them(running, held, queued, cap):
+    (headroom,) = [finding for finding in findings_in(waiting(running, held, queued, cap=cap)) if finding.code == "KV306"]
+    assert headroom.gain is None
+    assert "--mem-fraction-static" not in headroom.advice
+
+
+@pytest.mark.parametrize(
+    ("processes", "others"),
+    [
+        ([(0, "sglang::scheduler", 60_000), (3, "VLLM::EngineCore", 70_000)], None),
+        ([(0, "sglang::scheduler", 10_000), (0, "python3 train.py", 70_000)], 70_000),
+        ([(0, "python3", 60_000), (0, "Xorg", 2_000)], 2_000),
+        ([(0, "VLLM::EngineCore", 70_000)], 70_000),
+    ],
+)
+def test_other_processes_count_on_the_cards_the_server_uses(processes, others, tmp_path):
+    file = tmp_path / "smi.txt"
+    rows = [f"|  {card}   N/A  N/A   12345      C   {name}    {size}MiB |" for card, name, size in processes]
+    file.write_text(
+        "\n".join(["| N/A   35C    P0   115W /  700W |   68421MiB /  81559MiB |     80%      Default |", *rows]) + "\n"
+    )
+    found = {stated.name: stated.value for stated in read_gpu(str(file))}
+    assert (found["gpu_others"].low // 2**20 if "gpu_others" in found else None) == others
