@@ -186,3 +186,57 @@ def test_each_line_and_each_retraction_is_of_one_phase(day):
     assert sum(phase.retracted for phase in review.phases) == review.retracted
     (idle,) = [phase for phase in review.phases if phase.kind == "idle"]
     assert idle.running.max in (None, 0)
+
+
+def decode(clock, running, queued, usage, rank=""):
+    held = f"#token: {usage * 400_000:.0f}, token usage: {usage:.2f}, cuda graph: True"
+    flow = f"gen throughput (token/s): {running * 20}.00, #queue-req: {queued}"
+    return f"[2025-11-05 {clock}{rank}] Decode batch, #running-req: {running}, {held}, {flow}\n"
+
+
+def reviewed(tmp_path, text):
+    log = tmp_path / "server.log"
+    log.write_text(text)
+    (review,) = postmortem([str(log)]).reviews
+    return review
+
+
+def minutes(hour, first, last):
+    return [f"{hour:02}:{minute:02}:{second:02}" for minute in range(first, last) for second in range(0, 60, 5)]
+
+
+def test_a_silence_that_begins_with_a_queue_is_not_idle(tmp_path):
+    text = "".join(decode(clock, 120, 50, 0.98) for hour in (9, 11) for clock in minutes(hour, 1, 5))
+    phases = reviewed(tmp_path, text).phases
+    assert [(phase.kind, phase.binding) for phase in phases] == [
+        ("saturated", "kv_pool"),
+        ("steady", "unknown"),
+        ("saturated", "kv_pool"),
+    ]
+    assert phases[1].running.max is None
+
+
+def test_a_full_replica_is_not_averaged_with_an_empty_one(tmp_path):
+    def both(clock, busy):
+        return "".join(
+            decode(clock, *((120, 50, 0.98) if rank == busy else (3, 0, 0.01)), rank=f" DP{rank} TP{rank}") for rank in (0, 1)
+        )
+
+    review = reviewed(
+        tmp_path, "".join(both(clock, 0) for clock in minutes(9, 1, 9)) + "".join(both(clock, 1) for clock in minutes(9, 9, 17))
+    )
+    (phase,) = review.phases
+    assert (phase.kind, phase.binding) == ("saturated", "kv_pool")
+    assert (phase.token_usage.p50, phase.running.p50, phase.queued.p50) == (0.98, 120, 50)
+    assert not review.could_hold_more
+
+
+def test_a_clock_set_back_keeps_the_order_of_the_log_and_is_said(tmp_path):
+    text = "".join(decode(clock, 120, 50, 0.98) for clock in minutes(9, 1, 9)) + "".join(
+        decode(clock, 10, 0, 0.01) for clock in minutes(8, 9, 17)
+    )
+    review = reviewed(tmp_path, text)
+    assert [phase.kind for phase in review.phases] == ["saturated", "steady"]
+    assert review.begin == "2025-11-05T09:01:00"
+    assert "set back" in review.note
+    assert reviewed(tmp_path, text.replace("08:", "09:")).note == ""

@@ -30,8 +30,10 @@ class Phase:
     """A stretch of time in which the server was in one condition.
 
     `kind` is ``idle``, ``ramp``, ``steady``, ``saturated`` (work waited), ``storm`` (requests were retracted again and
-    again) or ``drain``; `binding` the limit that kept work waiting, ``arrivals`` where none waited. Times are ISO text
-    as the log states them, without a zone where it has none. `retractions` counts events, `retracted` requests.
+    again) or ``drain``; `binding` the limit that kept work waiting, ``arrivals`` where none waited, ``unknown`` where the
+    lines do not tell (a silence that began with a queue). Times are ISO text as the log states them, without a zone where
+    it has none. The spreads of a phase in which work waited are over the lines of the replicas on which it did, so that a
+    full pool is not averaged with an empty one. `retractions` counts events, `retracted` requests.
     """
 
     begin: str | None
@@ -89,11 +91,12 @@ class Review:
     pays_up_to: int | None
     concurrency: tuple[Concurrency, ...] = ()
     curve: dict[str, list[Any]] = field(default_factory=dict)
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form: ``timeline``, ``phases`` and the totals."""
         return {
-            "timeline": {"rows": self.rows, "from": self.begin, "to": self.end},
+            "timeline": {"rows": self.rows, "from": self.begin, "to": self.end, "note": self.note or None},
             "phases": [phase.to_dict() for phase in self.phases],
             "tokens_per_request": self.tokens_per_request.to_dict(),
             "hit_rate": self.hit_rate,

@@ -62,7 +62,8 @@ def _labels(samples: Samples, retractions: list[float], width: float, count: int
     by_bucket: Any = lines.reshape(count, len(BOUNDS))
     commonest = zip(by_bucket.argmax(axis=1).tolist(), by_bucket.any(axis=1).tolist(), strict=True)
     labels = [_label(bound) if any_line else "" for bound, any_line in commonest]
-    _fill_gaps(labels, seconds, width)
+    queued = samples.value("queued")
+    _fill_gaps(labels, seconds, None if queued is None else queued[active], width)
     for index in _stormy(sorted(retractions), width, count):
         labels[index] = "storm:kv_pool"
     return labels
@@ -72,16 +73,23 @@ def _label(bound: int) -> str:
     return "steady:arrivals" if bound == ARRIVALS else f"saturated:{BOUNDS[bound]}"
 
 
-def _fill_gaps(labels: list[str], seconds: Any, width: float) -> None:
-    """Buckets without a line: idle where the silence is long, else as the bucket before (or after)."""
+def _fill_gaps(labels: list[str], seconds: Any, queued: Any, width: float) -> None:
+    """Buckets without a line: idle where the silence is long, else as the bucket before (or after).
+
+    A silence that begins with requests in the queue is not idle: the server hung or was stopped, or lines are missing.
+    """
+    lines = seconds
     known_seconds = seconds[np.diff(seconds, prepend=-1.0) > 0]
     usual = float(np.median(np.diff(known_seconds))) if len(known_seconds) > 1 else 0.0
     seconds = np.concatenate([[0.0], known_seconds, [len(labels) * width]])
     for gap in np.flatnonzero(np.diff(seconds) >= max(IDLE_GAP, SPARSE * usual)):
         begin, end = float(seconds[gap]), float(seconds[gap + 1])
+        waiting = (
+            queued is not None and (queued[lines.searchsorted(begin, "left") : lines.searchsorted(begin, "right")] > 0).any()
+        )
         for index in range(int(begin / width) + 1, int(end / width)):
             if not labels[index]:
-                labels[index] = "idle:arrivals"
+                labels[index] = "steady:unknown" if waiting else "idle:arrivals"
     known = next((label for label in labels if label), "idle:arrivals")
     for index, label in enumerate(labels):
         labels[index] = known = label or known

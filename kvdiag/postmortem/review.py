@@ -11,10 +11,11 @@ import numpy as np
 
 from kvdiag.checks import StartDiagnosis
 from kvdiag.checks.binding import Bounds
+from kvdiag.frozen import replace
 from kvdiag.postmortem.gather import Rows
 from kvdiag.postmortem.model import Concurrency, Phase, Review, Spread
 from kvdiag.postmortem.phases import Span, Stretch, spans, stretches, within
-from kvdiag.postmortem.samples import BOUNDS, FULL, Samples, in_order, samples_of
+from kvdiag.postmortem.samples import BOUNDS, FULL, Samples, in_order, put_right, samples_of, set_back
 
 CURVE_POINTS = 1500
 """Points of the curves a report draws: each the extreme of its stretch of time."""
@@ -32,6 +33,9 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     """
     if not len(rows):
         return None
+    back = set_back(rows)
+    if back is not None and not retractions:
+        rows = put_right(rows, back)
     samples = samples_of(rows, item.facts.bounds if item.facts else Bounds())
     timed = in_order(samples)
     if not len(timed):
@@ -42,7 +46,15 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     found = stretches(timed, events[:, 0].tolist())
     phases = tuple(_phase(each, span, timed, events, origin) for each, span in zip(found, spans(found), strict=True))
     last = origin + timedelta(seconds=float(timed.seconds[-1]))
-    return _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
+    found_review = _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
+    return found_review if back is None else replace(found_review, note=_of_the_clock(rows, back, put=not retractions))
+
+
+def _of_the_clock(rows: Rows, back: int, *, put: bool) -> str:
+    """What to say of a clock that was set back at the row `back`."""
+    when = _text(_EPOCH + timedelta(milliseconds=int(rows.stamps[back - 1])))
+    then = "later times are told as if it had not been" if put else "what lies within an hour of it is out of order"
+    return f"The clock was set back by an hour after {when} (the end of summer time?): {then}."
 
 
 _EPOCH = datetime(1970, 1, 1)
@@ -92,11 +104,12 @@ def _review(
 
 def _phase(stretch: Stretch, span: Span, samples: Samples, events: Any, origin: datetime | None) -> Phase:
     """What falls into `span`; `events` holds the second and the requests of each retraction."""
-    inside = slice(None) if origin is None else within(samples.seconds, span)
+    inside: Any = slice(None) if origin is None else within(samples.seconds, span)
     requests = events[within(events[:, 0], span), 1]
     begin, end = (None if origin is None else origin + timedelta(seconds=second) for second in (stretch.begin, stretch.end))
+    at = _of_its_kind(stretch, samples.bound[inside])
     usage, running, queued, throughput = (
-        _spread(None if (column := samples.value(name)) is None else column[inside])
+        _spread(None if (column := samples.value(name)) is None else column[inside][at])
         for name in ("usage", "running", "queued", "throughput")
     )
     return Phase(
@@ -112,6 +125,15 @@ def _phase(stretch: Stretch, span: Span, samples: Samples, events: Any, origin: 
         len(requests),
         int(requests.sum()),
     )
+
+
+def _of_its_kind(stretch: Stretch, bound: Any) -> Any:
+    """Which rows tell of the condition: where work waited, those of the replicas on which it did; else all."""
+    if stretch.kind in ("saturated", "storm"):
+        mine = bound == BOUNDS.index(stretch.binding)
+        if mine.any():
+            return mine
+    return slice(None)
 
 
 def _spread(values: Any) -> Spread:

@@ -23,6 +23,9 @@ BOUNDS = (
     "arrivals",
 )
 """What can bind; of several that are equally common the first is told, so ``arrivals`` (nothing waited) comes last."""
+HOUR = 3_600_000
+_LEAST_BACK, _MOST_BACK = -HOUR + 900_000, -HOUR - 1000
+"""Milliseconds of a step back that an hour's change of the clock makes: less by as long as no line came meanwhile."""
 ARRIVALS = BOUNDS.index("arrivals")
 
 
@@ -113,6 +116,20 @@ def _reserve_can_bind(rows: Rows, running: Any, bounds: Bounds) -> Any:
         return np.ones(len(rows), np.bool_)
     most: Any = used.astype(np.float64) + running.astype(np.float64) * MOST_RESERVED + bounds.context
     return ~(most < bounds.pool)
+
+
+def set_back(rows: Rows) -> int | None:
+    """The row before which the clock goes back by an hour, as at the end of summer time; None where it does not."""
+    steps = np.diff(rows.stamps)
+    found = np.flatnonzero((steps <= _LEAST_BACK) & (steps >= _MOST_BACK) & rows.timed[1:] & rows.timed[:-1])
+    return int(found[0]) + 1 if len(found) == 1 else None
+
+
+def put_right(rows: Rows, back: int) -> Rows:
+    """The rows as if the clock had not been set back."""
+    stamps = rows.stamps.copy()
+    stamps[back:] += HOUR
+    return Rows(rows.decode, stamps, rows.timed, rows.values)
 
 
 def in_order(samples: Samples) -> Samples:

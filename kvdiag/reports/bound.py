@@ -23,7 +23,7 @@ WORDS = {
     "state_slots": "the state slots",
     "admission_reserve": "the admission reserve",
     "transfer": "transfer between prefill and decode",
-    "unknown": "not told by these lines",
+    "unknown": "not told by the lines",
 }
 """What bound, as a person is told it."""
 

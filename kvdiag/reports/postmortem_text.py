@@ -52,8 +52,10 @@ def _review(review: Review, paint: Paint) -> Iterator[str]:
 def _phase(phase: Phase) -> str:
     begin = (phase.begin or "-")[:19].replace("T", " ")
     bound = "" if phase.kind == "idle" else WORDS.get(phase.binding, phase.binding)
+    silent = phase.binding == "unknown" and phase.running.p50 is None
+    kind = "no lines" if silent else phase.kind
     figures = f"{_number(phase.token_usage, 2):>5}  {_number(phase.running):>7}  {_number(phase.queued):>6}"
-    return f"  {begin:<19}  {duration(phase.seconds):<10}  {phase.kind:<9}  {bound[:22]:<22}  {figures}  {phase.retracted:>9,}"
+    return f"  {begin:<19}  {duration(phase.seconds):<10}  {kind:<9}  {bound[:22]:<22}  {figures}  {phase.retracted:>9,}"
 
 
 def _number(spread: Spread, decimals: int = 0) -> str:
@@ -71,6 +73,8 @@ def duration(seconds: float) -> str:
 
 def totals(review: Review) -> Iterator[str]:
     """What the whole review comes to, a sentence each."""
+    if review.note:
+        yield review.note
     if review.retractions:
         yield f"{review.retracted:,} requests were retracted in {review.retractions:,} events."
     if review.tokens_per_request.p50 is not None:

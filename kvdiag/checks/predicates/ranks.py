@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kvdiag.checks.activity import Batch
@@ -59,23 +60,30 @@ _WHEN = {
 
 
 def uneven_load(facts: Facts, at: At) -> Iterator[Hit]:
-    """One data-parallel rank has a queue while another has room."""
-    ranks = facts.activity.ranks
-    if len(ranks) < 2:
+    """While work waits on one data-parallel rank another has room: on average, or moment by moment by turns."""
+    if len(facts.activity.ranks) < 2:
         return
-    by_rank: dict[str, list[Batch]] = {rank: [b for b in facts.activity.decode if b.rank == rank] for rank in ranks}
-    by_rank = {rank: lines for rank, lines in by_rank.items() if len(lines) >= at["lines"]}
-    if len(by_rank) < 2:
+    latest: dict[str, Batch] = {batch.rank: batch for batch in reversed(facts.activity.decode)}
+    waiting, pairs = 0, []
+    for batch in facts.activity.decode:
+        if (batch.queued or 0) >= at["queued"]:
+            waiting += 1
+            others = [b for rank, b in latest.items() if rank != batch.rank and (b.queued or 0) < at["queued"] / 2]
+            idlest = min(others, key=lambda b: b.running or 0, default=None)
+            if idlest is not None and (idlest.running or 0) * at["times"] <= (batch.running or 0):
+                pairs.append((batch, idlest))
+        latest[batch.rank] = batch
+    if len(pairs) < at["lines"] or len(pairs) < waiting * at["share"]:
         return
-    queued = {rank: sum(b.queued or 0 for b in lines) / len(lines) for rank, lines in by_rank.items()}
-    running = {rank: sum(b.running or 0 for b in lines) / len(lines) for rank, lines in by_rank.items()}
-    busy, idle = max(queued, key=lambda r: queued[r]), min(running, key=lambda r: running[r])
-    if (
-        busy == idle
-        or queued[busy] < at["queued"]
-        or queued[idle] >= at["queued"] / 2
-        or running[idle] * at["times"] > running[busy]
-    ):
-        return
-    values = {"busy": busy, "idle": idle, "queued": queued[busy], "busy_running": running[busy], "idle_running": running[idle]}
-    yield Hit((by_rank[busy][0].line, by_rank[idle][0].line), values)
+    busy = Counter(each.rank for each, _ in pairs).most_common()
+    values = {
+        "busy": " and ".join(rank for rank, _ in busy[:2]),
+        "idle": " and ".join(rank for rank, _ in Counter(each.rank for _, each in pairs).most_common(2)),
+        "turns": "" if len(busy) > 1 else None,
+        "lines": len(pairs),
+        "waiting": waiting,
+        "queued": sum(b.queued or 0 for b, _ in pairs) / len(pairs),
+        "busy_running": sum(b.running or 0 for b, _ in pairs) / len(pairs),
+        "idle_running": sum(b.running or 0 for _, b in pairs) / len(pairs),
+    }
+    yield Hit((pairs[0][0].line, pairs[0][1].line), values)
