@@ -202,19 +202,19 @@ def what_if(
     Raises as `explain`, and InputError where no start states what a prediction could begin with.
     """
     from kvdiag.checks.inputs import gather
+    from kvdiag.checks.leftover import contradictions
     from kvdiag.checks.whatif import predict
 
     stated = parse_release(release) if release else None
     diagnosis = explain([path], config=config, model=model, release=release)
-    starts = [
-        item.start for item in diagnosis.starts if item.start.first("max_total_num_tokens") or item.start.first("weight_memory")
-    ]
+    starts = [item for item in diagnosis.starts if item.start.first("max_total_num_tokens") or item.start.first("weight_memory")]
     if not starts:
         raise InputError(
             f"{path}: no start in this log states a capacity or what is free after loading; give the start-up's lines"
         )
-    inputs = gather(starts[-1], config, model, stated)
-    return [predict(inputs, change, workload) for change in changes]
+    inputs = gather(starts[-1].start, config, model, stated)
+    contradicted = contradictions(starts[-1].checks)
+    return [predict(inputs, change, workload, contradicted) for change in changes]
 
 
 def _noted(start: Start, watches: list[_Watch]) -> Start:

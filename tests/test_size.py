@@ -135,6 +135,42 @@ def test_the_mlx_pool_follows_its_three_readings():
     assert "--mlx-used" in kvdiag.size(config=model, release="0.5.22", args=args).missing[0]
 
 
+def test_heads_that_do_not_divide_are_sized_as_sglang_sizes_them_with_a_note():
+    odd = DENSE | {"num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584}
+    found = sized(odd, "0.5.23", tp_size=8)
+    assert found.kv_heads_per_rank == 1
+    assert "28 attention heads do not divide by 8 ranks" in found.notes[0]
+    assert not sized(odd, "0.5.23", tp_size=4).notes
+
+
+def test_a_context_beyond_the_model_s_is_sized_with_a_note():
+    (note,) = sized(DENSE, "0.5.9", context_length=8193).notes
+    assert "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN" in note
+
+
+@pytest.mark.parametrize(
+    ("memory", "args", "told"),
+    [
+        ((50.0, 70.0), {"max_total_tokens": 10, "page_size": 64}, "less than one page of 64"),
+        ((50.0, 70.0), {"page_size": 10**8}, "lower page_size"),
+        ((90.0, 70.0), {}, "loading does not free memory"),
+        ((0.0, 70.0), {}, "nothing is left"),
+        ((5.0, 70.0), {}, "raise mem_fraction_static above"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_told_with_what_helps(memory, args, told):
+    with pytest.raises(KvdiagError, match=told):
+        sized(DENSE, "0.5.23", memory, **args)
+
+
+def test_llama_2_captures_fewer_prefill_sizes_by_its_name():
+    args = {"model_path": "meta-llama/Llama-2-7b-hf"}
+    fractions = [
+        kvdiag.size(config=DENSE, release="0.5.10", args=given, gpu_mem_mib=143771).mem_fraction_static for given in ({}, args)
+    ]
+    assert fractions == [0.903, 0.904]
+
+
 def test_more_memory_never_means_fewer_tokens():
     tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
     assert tokens == sorted(tokens)

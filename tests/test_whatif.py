@@ -113,3 +113,71 @@ def test_changes_that_make_no_sense_get_a_message_and_exit_code_2(arguments, say
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+H100 = FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"quantization": "fp8"}, "--quantization"),
+        ({"dtype": "float32"}, "--dtype"),
+        ({"device": "cpu"}, "--device"),
+        ({"speculative_algorithm": "EAGLE"}, "draft"),
+    ],
+)
+def test_what_the_log_cannot_tell_gives_no_capacity_and_says_what_is_missing(change, told):
+    (prediction,) = what_if(str(H100), [change])
+    assert prediction.max_total_num_tokens is None
+    assert told in prediction.missing[0]
+
+
+def test_another_dtype_of_the_model_is_the_cache_s_too():
+    (prediction,) = what_if(str(H100), [{"dtype": "float32"}])
+    assert prediction.numbers["bytes_per_token"].low == 262_144
+
+
+def test_more_requests_take_a_longer_request_table_from_what_is_left():
+    (prediction,) = what_if(str(H100), [{"max_running_requests": 100_000}])
+    assert "8.72 GiB" in prediction.notes[-1]
+    assert "request table" in prediction.notes[-1]
+
+
+def test_without_graphs_no_figure_is_given_for_what_is_left():
+    (prediction,) = what_if(str(H100), [{"disable_cuda_graph": True}])
+    assert "--disable-cuda-graph" in prediction.notes[-1]
+    assert "GiB" not in prediction.notes[-1]
+
+
+TWO_RANKS = """\
+[2025-11-05 09:00:00] server_args=ServerArgs(model_path='meta-llama/Meta-Llama-3-8B', dtype='auto', kv_cache_dtype='auto', \
+mem_fraction_static=0.83, max_running_requests=None, max_total_tokens=None, page_size=1, tp_size=2, dp_size=1, pp_size=1)
+[2025-11-05 09:00:20 TP0] Load weight begin. avail mem=78.68 GB
+[2025-11-05 09:00:20 TP1] Load weight begin. avail mem=78.68 GB
+[2025-11-05 09:00:40 TP0] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=63.67 GB, mem usage=15.01 GB.
+[2025-11-05 09:00:40 TP1] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=63.67 GB, mem usage=15.01 GB.
+[2025-11-05 09:00:41 TP0] KV Cache is allocated. #tokens: 823988, K size: 25.15 GB, V size: 25.15 GB
+[2025-11-05 09:00:41 TP1] KV Cache is allocated. #tokens: 823988, K size: 25.15 GB, V size: 25.15 GB
+[2025-11-05 09:00:53 TP0] Capture cuda graph end. Time elapsed: 10.00 s. mem usage=1.50 GB. avail mem=11.65 GB.
+[2025-11-05 09:00:53 TP1] Capture cuda graph end. Time elapsed: 10.00 s. mem usage=9.50 GB. avail mem=3.65 GB.
+[2025-11-05 09:00:55 TP0] max_total_num_tokens=823988, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=4096, context_len=8192, available_gpu_mem=11.65 GB
+"""
+
+
+def test_the_fullest_rank_decides_what_is_left(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(TWO_RANKS)
+    (prediction,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
+    assert "on TP1" in prediction.notes[-1]
+    assert "run out of memory" in prediction.notes[-1]
+
+
+def test_a_log_that_contradicts_the_arithmetic_predicts_nothing(tmp_path):
+    text = H100.read_text()
+    log = tmp_path / "server.log"
+    log.write_text(text.replace("max_total_num_tokens=411994", "max_total_num_tokens=511994"))
+    (prediction,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
+    assert prediction.max_total_num_tokens is None
+    assert "disagree" in prediction.missing[0]

@@ -9,15 +9,15 @@ from typing import Any
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.leftover import notes_on_rest, untold
 from kvdiag.checks.memory import context_length
-from kvdiag.checks.readings import Reading
 from kvdiag.checks.verdict import Candidate, candidates, hull
 from kvdiag.checks.workload import Plan, Workload, longest_request, per_replica, plan, reserve_ratios, without_sharing
 from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
-from kvdiag.quantity.figures import memory
 from kvdiag.releases import Release
 from kvdiag.sizing import ServerArguments, Sizing
+from kvdiag.sizing.startable import would_not_start
 from kvdiag.starts import Number
 
 NUMBERS: tuple[tuple[str, str], ...] = (
@@ -52,15 +52,21 @@ class Prediction:
         return self.numbers.get("max_total_num_tokens")
 
 
-def predict(inputs: CheckInputs, changes: Mapping[str, Any], workload: Workload | None = None) -> Prediction:
+def predict(
+    inputs: CheckInputs, changes: Mapping[str, Any], workload: Workload | None = None, contradicted: tuple[str, ...] = ()
+) -> Prediction:
     """The numbers of the server of `inputs` with `changes` (SGLang's names of arguments to their values).
 
     With a `workload` also what the least and the most predicted capacity would do with it.
 
     The budget is the log's own: its readings, narrowed by the capacity it arrived at where no cap hides the budget.
+    `contradicted` says which of the log's own figures the arithmetic does not give; then it predicts nothing.
     """
-    changed = replace(inputs.arguments, **changes)
+    changed = replace(inputs.arguments, **_with_auto(inputs, changes))
     before, after = Arithmetic(inputs), Arithmetic(inputs, changed)
+    unknown = contradicted or untold(inputs, changes)
+    if unknown:
+        return _without_capacity(inputs, changes, after, unknown)
     anchor = min(capacities(inputs), key=lambda number: number.value, default=None)
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
     fraction = _fraction(inputs, changes)
@@ -75,10 +81,21 @@ def predict(inputs: CheckInputs, changes: Mapping[str, Any], workload: Workload 
     if "max_total_num_tokens" not in numbers:
         missing = _missing(inputs, before, after, rank, bool(budgets))
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
-    notes = _notes(inputs, changes, rank, fraction, numbers)
+    notes = _notes(inputs, changes, rank, after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
     planned = _planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
     return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, planned)
+
+
+def _with_auto(inputs: CheckInputs, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A cache dtype that followed from the model's dtype follows again where that changes."""
+    followed = inputs.start.server_args.get("kv_cache_dtype", "auto") in ("auto", None)
+    return {"kv_cache_dtype": "auto", **changes} if "dtype" in changes and followed else changes
+
+
+def _without_capacity(inputs: CheckInputs, changes: Mapping[str, Any], after: Arithmetic, missing: tuple[str, ...]) -> Prediction:
+    numbers = _numbers(after, {})
+    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, missing=missing)
 
 
 def _planned(
@@ -200,9 +217,9 @@ def _missing(inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: s
 
 
 def _notes(
-    inputs: CheckInputs, changes: Mapping[str, Any], rank: str, fraction: Fraction | None, numbers: Mapping[str, Interval]
+    inputs: CheckInputs, changes: Mapping[str, Any], rank: str, after: Arithmetic, numbers: Mapping[str, Interval]
 ) -> tuple[str, ...]:
-    notes = []
+    notes = list(would_not_start(inputs.geometry, after.arguments, changes)) if inputs.geometry is not None else []
     if _moves_weights(inputs, changes):
         notes.append(
             "how the weights of a rank change is not in the log: taken from all of them split anew to none of them; "
@@ -211,23 +228,6 @@ def _notes(
     if inputs.ranks_missing:
         notes.append(f"{inputs.ranks_missing} ranks are not in the log; the smallest free memory decides")
     own = budget_of(inputs, rank)
-    rest = numbers.get("rest_memory_bytes")
-    if own is not None and rest is not None and not _moves_weights(inputs, changes):
-        notes += _headroom(inputs, own[1], own[0], rest, fraction)
+    if own is not None and "rest_memory_bytes" in numbers and not _moves_weights(inputs, changes):
+        notes += notes_on_rest(inputs, changes, own[0], numbers, after)
     return tuple(notes)
-
-
-def _headroom(inputs: CheckInputs, worst: Reading, before: Interval, after: Interval, fraction: Fraction | None) -> list[str]:
-    """What would be left at the end of the start-up, where the log states what is."""
-    left = inputs.start.first("memory_after_start") or inputs.start.first("memory_after_graphs")
-    if worst.total is None or fraction is None or left is None or left.interval is None:
-        return []
-    low, high = left.interval.low + before.low - after.high, left.interval.high + before.high - after.low
-    said = (
-        f"about {memory(Interval(low, high, 'bytes'))} would be left after the start, where the log has {memory(left.interval)}"
-    )
-    if high < 0:
-        return [said + ": the server would run out of memory before it is ready"]
-    if low < 0:
-        return [said + ": it may run out of memory before it is ready"]
-    return [said]

@@ -10,6 +10,7 @@ from kvdiag.errors import InputError
 PREFIX = "server_"
 _PARALLEL = ("tp_size", "dp_size", "pp_size", "attn_cp_size", "dcp_size")
 _WORDS = {
+    "model_path": "the model's path or id, as far as SGLang goes by its name",
     "tp_size": "ranks of tensor parallelism",
     "dp_size": "data-parallel replicas; they share KV heads only with --enable-dp-attention",
     "pp_size": "pipeline stages",

@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = given_arguments(arguments)
     extra = {"backend": arguments.backend, "mlx_used_gib": arguments.mlx_used}
     given |= {name: value for name, value in extra.items() if value is not None}
+    given.setdefault("model_path", arguments.config or arguments.model)
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
     sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)

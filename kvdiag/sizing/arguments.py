@@ -50,6 +50,7 @@ class ArgumentError(KvdiagError):
 class ServerArguments:
     """SGLang's own names and defaults (``srt/server_args.py``); None where SGLang would decide."""
 
+    model_path: str | None = None
     tp_size: int = 1
     dp_size: int = 1
     pp_size: int = 1

@@ -17,6 +17,7 @@ from kvdiag.sizing.history import (
 )
 
 MOST_EXPANDED = 512
+LLAMA_2_CONTEXT = 4096
 _A2A_WITH_GRAPHS = ("none", "deepep", "megamoe", "flashinfer")
 
 
@@ -161,6 +162,8 @@ def prefill_graph_sizes(case: Resolution, chunk: int) -> int:
         most = chunk if not case.is_mla else 2048
         if arguments.max_total_tokens is not None and since(release, "0.5.10rc0"):
             most = min(most, arguments.max_total_tokens)
+        if "llama-2" in (arguments.model_path or "").lower() and since(release, "0.5.10rc0"):
+            most = min(most, LLAMA_2_CONTEXT)
     if arguments.context_length is not None and since(release, "0.5.13") and not since(release, "0.5.17"):
         most = min(most, arguments.context_length)
     steps = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32)]

@@ -14,11 +14,12 @@ from kvdiag.models.config import config_from
 from kvdiag.models.gpus import gpu as gpu_named
 from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.sizing import mlx
-from kvdiag.sizing.arguments import ArgumentError, ServerArguments, strict_arguments
+from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.sizing.history import listed, registered
 from kvdiag.sizing.size import Memory, Sizing, size
+from kvdiag.sizing.startable import would_not_start
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 KEPT = 512
@@ -44,11 +45,16 @@ def requested_size(
     """
     number, arguments, backend = _arguments(release, args)
     geometry = _geometry(config)
+    if arguments.model_path is None and isinstance(config, (str, os.PathLike)):
+        arguments = replace(arguments, model_path=os.fspath(config))
     if backend == "mlx":
-        return _mlx(geometry, arguments, number, _memory(*memory), args.get("mlx_used_gib"))
+        return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
     sizing = size(geometry, arguments, number, _memory(*memory), device or _device(None, None, None), draft)
-    notes = _unloadable(geometry.architecture, number)
+    notes = (
+        *_unloadable(geometry.architecture, number),
+        *would_not_start(geometry, arguments, (ALIASES.get(name, name) for name in args)),
+    )
     return replace(sizing, notes=notes) if notes else sizing
 
 
@@ -67,12 +73,16 @@ def _device(name: str | None, memory_mib: int | None, capability: tuple[int, int
     return Device(memory_mib or known.memory_mib, capability or known.compute_capability, known.vendor)
 
 
-def _memory(available: float | None, total: float | None) -> Memory | None:
+def _memory(available: float | None, total: float | None, *, mlx: bool = False) -> Memory | None:
     if available is None or total is None:
         return None
     for name, value in (("available_gpu_memory", available), ("pre_model_load_memory", total)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST_GIB:
             raise ArgumentError(f"{name} = {value!r}: not a number of GiB a GPU could have")
+    if not mlx and (available <= 0 or total <= 0):
+        raise ArgumentError(f"{available} GiB free after loading, {total} before: nothing is left for a KV cache")
+    if not mlx and available > total:
+        raise ArgumentError(f"{available} GiB free after loading, {total} before it: loading does not free memory; swap them?")
     return Memory(available, total)
 
 

@@ -164,14 +164,25 @@ def _pools(plan: Plan, rest: float) -> _Pools:
         split = split_state(rest, plan.state, settings.release)
         state, rest = split.size, split.rest
     if since(settings.release, "0.5.14") and rest <= 0:
-        raise CannotSizeError(
-            "the server would not start: the weights leave no memory for the KV cache; raise mem_fraction_static"
-        )
+        raise CannotSizeError(f"the server would not start: the weights leave no memory for the KV cache; {_RAISE}")
     found = _configured(plan, rest, state) if since(settings.release, "0.5.11") else _profiled(plan, rest, state)
     found.state = state
     if found.reported <= 0:
-        raise CannotSizeError("the server would not start: not enough memory for one token; raise mem_fraction_static")
+        raise CannotSizeError(_why_none(settings, plan.stages[0], rest))
     return found
+
+
+_RAISE = "raise mem_fraction_static above 1 - (free after loading / free before it), if that is less than 1"
+
+
+def _why_none(settings: Settings, stage: StagePlan, rest: float) -> str:
+    """Why not a single token is left: a cap or a page, or too little memory."""
+    cap, page = settings.arguments.max_total_tokens, settings.page
+    if cap is not None and cap < page:
+        return f"the server would not start: max_total_tokens {cap} is less than one page of {page} tokens"
+    if stage.cell and rest * GIB >= stage.cell:
+        return f"the server would not start: its memory holds less than one page of {page} tokens; lower page_size"
+    return f"the server would not start: not enough memory for one token; {_RAISE}"
 
 
 def _quotient(rest: float, cell: float, release: Release) -> int:

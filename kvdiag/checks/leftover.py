@@ -1,0 +1,132 @@
+"""What a change of arguments would leave free at the end of the start-up, and what about it no log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.inputs import CheckInputs
+from kvdiag.errors import CannotSizeError, ConfigError
+from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
+from kvdiag.sizing.plan import make_plan
+from kvdiag.sizing.slots import EXTRA_CONTEXT
+from kvdiag.starts import Number
+
+_UNTOLD = {
+    "quantization": "what the weights take with another --quantization",
+    "dtype": "what the weights take in another --dtype",
+    "device": "the memory of another --device",
+    "speculative_algorithm": "the weights and the pool of the draft that comes or goes with --speculative-algorithm",
+    "speculative_draft_model_path": "the weights and the pool of another draft",
+}
+_CAPTURED = (
+    "disable_cuda_graph", "cuda_graph_max_bs", "piecewise_cuda_graph_max_tokens", "enable_piecewise_cuda_graph",
+    "disable_piecewise_cuda_graph", "chunked_prefill_size", "attention_backend", "prefill_attention_backend",
+    "decode_attention_backend", "speculative_num_steps", "speculative_num_draft_tokens", "speculative_eagle_topk",
+)  # fmt: skip
+_ENTRY_BYTES = 4
+_NOTHING = Interval.of(0, unit="bytes")
+
+
+def untold(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """What these changes bring that the log of a server without them cannot tell, so that no capacity follows."""
+    return tuple(why for name, why in _UNTOLD.items() if name in changes and changes[name] != _given(inputs, name))
+
+
+def notes_on_rest(
+    inputs: CheckInputs, changes: Mapping[str, Any], before: Interval, numbers: Mapping[str, Interval], after: Arithmetic
+) -> list[str]:
+    """What would be left on the fullest rank, where the log states what is; `before` is the budget in the log.
+
+    Pools grow by the change of the budget, or of tokens times the stage's bytes where stages differ; the request table
+    grows with requests and context.
+    """
+    captured = [name for name in _CAPTURED if name in changes and changes[name] != getattr(inputs.arguments, name)]
+    if captured:
+        flags = ", ".join("--" + name.replace("_", "-") for name in captured)
+        return [f"what graphs and activations take changes with {flags} and is not in the log: no figure for what would be left"]
+    table = _table_growth(inputs, changes, numbers)
+    found = []
+    for left in _left(inputs):
+        growth = _growth(inputs, left, before, numbers, after)
+        if growth is not None:
+            found.append((left.interval - growth - table, left))  # type: ignore[operator]
+    if not found:
+        return []
+    least, left = min(found, key=lambda item: item[0].low)
+    where = f" on {left.rank}, the fullest rank of the log" if len(found) > 1 else ""
+    said = f"about {memory(least)} would be left after the start{where}, where the log has {memory(left.interval)}"  # type: ignore[arg-type]
+    if table.high >= 1 << 28:
+        said += f" ({memory(table)} of it goes to a longer request table)"
+    if least.high < 0:
+        return [said + ": the server would run out of memory before it is ready"]
+    if least.low < 0:
+        return [said + ": it may run out of memory before it is ready"]
+    return [said]
+
+
+def _given(inputs: CheckInputs, name: str) -> Any:
+    given = inputs.start.server_args.get(name, getattr(inputs.arguments, name))
+    return inputs.arguments.device if name == "device" else given
+
+
+def _left(inputs: CheckInputs) -> list[Number]:
+    """The last reading of every rank after everything is made."""
+    last: dict[str, Number] = {}
+    for name in ("memory_after_graphs", "memory_after_start"):
+        for number in inputs.start.numbers:
+            if number.name == name and number.interval is not None and number.role != "draft":
+                last[number.rank] = number
+    return list(last.values())
+
+
+def _growth(
+    inputs: CheckInputs, left: Number, before: Interval, numbers: Mapping[str, Interval], after: Arithmetic
+) -> Interval | None:
+    rest, tokens = numbers.get("rest_memory_bytes"), numbers.get("max_total_num_tokens")
+    if rest is None:
+        return None
+    cells = _stage_cells(after)
+    stated = inputs.start.first("max_total_num_tokens")
+    if len(set(cells)) < 2 or tokens is None or stated is None or not isinstance(stated.value, int):
+        return rest - before
+    stage = next((int(tag[2:]) for tag in left.rank.split() if tag.startswith("PP") and tag[2:].isdecimal()), None)
+    own = cells if stage is None or stage >= len(cells) else (cells[stage],)
+    more = tokens.with_unit("tokens") - Interval.of(stated.value, unit="tokens")
+    return Interval.of(min(more.low * int(c) for c in own), max(more.high * int(c) for c in own), "bytes")
+
+
+def _stage_cells(after: Arithmetic) -> tuple[float, ...]:
+    """Bytes of a token on every pipeline stage by the newest release the log may be of."""
+    settings = next((s for release in reversed(after.inputs.candidates()) if (s := after.settings(release)) is not None), None)
+    if settings is None:
+        return ()
+    try:
+        return tuple(stage.cell for stage in make_plan(settings).stages)
+    except (CannotSizeError, ConfigError):
+        return ()
+
+
+def _table_growth(inputs: CheckInputs, changes: Mapping[str, Any], numbers: Mapping[str, Interval]) -> Interval:
+    """Bytes by which ``ReqToTokenPool`` grows: rows of the context's length for every request."""
+    requests, context = inputs.start.first("max_running_requests"), inputs.start.first("context_len")
+    predicted = numbers.get("max_running_requests")
+    if predicted is None or requests is None or context is None:
+        return _NOTHING
+    if not isinstance(requests.value, int) or not isinstance(context.value, int):
+        return _NOTHING
+    length = changes.get("context_length") or context.value
+    old = requests.value * (context.value + EXTRA_CONTEXT) * _ENTRY_BYTES
+    ends = [int(end) * (length + EXTRA_CONTEXT) * _ENTRY_BYTES - old for end in (predicted.low, predicted.high)]
+    return Interval.of(min(ends), max(ends), "bytes")
+
+
+def contradictions(checks: Iterable[Any]) -> tuple[str, ...]:
+    """Checks on which a prediction rests and that disagree with the log, in words."""
+    rests_on = ("bytes_per_token", "kv_pool_bytes", "rest_memory", "max_total_num_tokens")
+    bad = dict.fromkeys(check.name for check in checks if check.verdict == "disagree" and check.name in rests_on)
+    if not bad:
+        return ()
+    return (f"why the log's own {', '.join(bad)} disagree with the arithmetic (kvdiag explain shows where)",)
