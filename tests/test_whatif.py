@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import kvdiag
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.whatif import predict
 from kvdiag.lines import read_records
@@ -181,3 +182,25 @@ def test_a_log_that_contradicts_the_arithmetic_predicts_nothing(tmp_path):
     (prediction,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
     assert prediction.max_total_num_tokens is None
     assert "disagree" in prediction.missing[0]
+
+
+@pytest.mark.parametrize("name", ["kimi-k2.5-f0.85", "h100-llama-3-8b"])
+def test_a_finding_s_gain_is_what_whatif_predicts(name):
+    log = FIXTURES / "scenarios" / name / "server.log"
+    (start,) = kvdiag.explain(str(log)).starts
+    gains = [finding.gain for finding in start.findings if finding.gain and "change" in finding.gain]
+    assert gains
+    for gain in gains:
+        assert gain["max_total_num_tokens"] == tokens(log, **gain["change"]).to_dict()
+
+
+PIPELINE = (
+    TWO_RANKS.replace("TP0", "PP0").replace("TP1", "PP1").replace("tp_size=2", "tp_size=1").replace("pp_size=1", "pp_size=3")
+)
+
+
+def test_pipeline_stages_of_other_sizes_are_told_apart(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(PIPELINE)
+    (prediction,) = what_if(str(log), [{"page_size": 16}])
+    assert prediction.numbers["bytes_per_token"].to_dict() == {"low": 40_960, "high": 45_056, "unit": "bytes"}

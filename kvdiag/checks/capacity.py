@@ -53,7 +53,7 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
         )
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
-        terms["bytes_per_token"] = sized.bytes_per_token
+        terms["bytes_per_token"] = max([sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)])
     verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs) + _other_card(inputs, capacity, found))
     return Check(
         name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), CAPACITY, terms, lacking, once(lines)

@@ -73,8 +73,18 @@ def cost_of_token(facts: Facts) -> Interval | None:
     return seen
 
 
+def _predicted(facts: Facts, change: dict[str, Any]) -> Interval | None:
+    """What ``kvdiag whatif`` predicts for the change; None where the model's config is not at hand or something is missing."""
+    from kvdiag.checks.whatif import predict
+
+    return None if facts.inputs.geometry is None else predict(facts.inputs, change).max_total_num_tokens
+
+
 def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
-    """The capacity under another --mem-fraction-static, from this log's own capacity and the memory before loading."""
+    """The capacity under another --mem-fraction-static, from this log's own capacity and the memory before loading.
+
+    The same figure as whatif's; without a config the pool's own bytes for a token give it.
+    """
     now, cost, total, tokens = facts.fraction, cost_of_token(facts), facts.total, facts.tokens
     if now is None or cost is None or cost.low <= 0 or total is None or not tokens or is_fixed(facts):
         return None
@@ -87,8 +97,9 @@ def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
     if low <= 0:
         return None
     free = facts.free_at_end.interval if facts.free_at_end else None
-    predicted = Interval(Fraction(low), Fraction(high), "tokens")
-    return Lever({"mem_fraction_static": float(fraction)}, predicted, tokens, taken, free - taken if free else None)
+    change: dict[str, Any] = {"mem_fraction_static": float(fraction)}
+    predicted = _predicted(facts, change) or Interval(Fraction(low), Fraction(high), "tokens")
+    return Lever(change, predicted, tokens, taken, free - taken if free else None)
 
 
 def most_fraction(facts: Facts) -> Lever | None:
@@ -131,7 +142,9 @@ def with_fp8(facts: Facts) -> Lever | None:
     high = (tokens + page) * max(ratios) // page * page
     nothing = Interval.of(0, unit="bytes")
     free = facts.free_at_end.interval if facts.free_at_end else None
-    return Lever({"kv_cache_dtype": _FP8}, Interval(Fraction(low), Fraction(high), "tokens"), tokens, nothing, free)
+    change: dict[str, Any] = {"kv_cache_dtype": _FP8}
+    predicted = _predicted(facts, change) or Interval(Fraction(low), Fraction(high), "tokens")
+    return Lever(change, predicted, tokens, nothing, free)
 
 
 def ways_to_more_tokens(facts: Facts) -> str:

@@ -92,7 +92,15 @@ def _checks(inputs: CheckInputs, arithmetic: Arithmetic, pool: _Pool) -> Iterato
 
 def _explained(arithmetic: Arithmetic, pool: _Pool, release: Release) -> tuple[str, dict[str, Any]]:
     sized = arithmetic.sized(release) if pool.size.role != "draft" else None
-    return (sized.formula, sized.terms) if sized is not None else ("kv_pool_bytes / tokens", {})
+    if sized is None:
+        return "kv_pool_bytes / tokens", {}
+    stage = _stage(pool.size.rank)
+    return sized.formula, sized.stages[stage] if stage < len(sized.stages) else sized.terms
+
+
+def _stage(rank: str) -> int:
+    """The pipeline stage a rank's name tells, the first where it tells none."""
+    return next((int(word[2:]) for word in rank.split() if word.startswith("PP") and word[2:].isdecimal()), 0)
 
 
 class _Rows:
@@ -154,8 +162,7 @@ class _Rows:
         if self.pool.size.role == "draft":
             return self._draft(settings)
         split = stages(settings.geometry.num_hidden_layers, settings.arguments.pp_size, settings.release)
-        stage = next((int(word[2:]) for word in self.pool.size.rank.split() if word.startswith("PP")), 0)
-        return pool_row(settings, split[min(stage, len(split) - 1)])
+        return pool_row(settings, split[min(_stage(self.pool.size.rank), len(split) - 1)])
 
     def _draft(self, settings: Settings) -> PoolRow:
         path = draft_path(self.inputs.start)

@@ -186,7 +186,7 @@ def _weights(inputs: CheckInputs, weights: Interval, changes: Mapping[str, Any])
 
 def _numbers(after: Arithmetic, budgets: dict[Release, Interval]) -> dict[str, Interval]:
     numbers: dict[str, Interval] = {}
-    cells = candidates(after.cells(), after.cell)
+    cells = candidates(after.cells(), _cell_of_stages(after))
     if cells:
         numbers["bytes_per_token"] = hull(cells)
     if not budgets:
@@ -198,6 +198,19 @@ def _numbers(after: Arithmetic, budgets: dict[Release, Interval]) -> dict[str, I
         if found:
             numbers[name] = hull(found)
     return numbers
+
+
+def _cell_of_stages(after: Arithmetic) -> Callable[[Release], Interval | None]:
+    """Bytes of a token, from the smallest pipeline stage to the largest."""
+
+    def cell(release: Release) -> Interval | None:
+        sized = after.sized(release)
+        if sized is None:
+            return None
+        every = [sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)]
+        return Interval.of(min(every), max(every), "bytes")
+
+    return cell
 
 
 def _compute(after: Arithmetic, budgets: dict[Release, Interval], name: str, unit: str) -> Callable[[Release], Interval | None]:

@@ -93,7 +93,7 @@ def _capability(text: str | None) -> tuple[int, int] | None:
 
 def _text(sizing: dict[str, Any]) -> str:
     """One line a figure; the formula with its terms under the bytes a token, and what is missing at the end."""
-    hidden = ("schema", "formula", "terms", "symbol", "missing", "notes")
+    hidden = ("schema", "formula", "terms", "symbol", "missing", "notes", "stages")
     lines = []
     for name, value in sizing.items():
         if value is None or name in hidden:
@@ -103,6 +103,9 @@ def _text(sizing: dict[str, Any]) -> str:
         if name == "bytes_per_token":
             terms = ", ".join(f"{term} {amount}" for term, amount in sizing["terms"].items())
             lines += [f"  = {sizing['formula']}", f"    {terms}", f"    {sizing['symbol']}"]
+    if sizing["stages"]:
+        each = ", ".join(f"{stage['layers']} layers of {stage['bytes_per_token']:,} bytes" for stage in sizing["stages"])
+        lines.append(f"note: the pipeline stages differ ({each}); the largest decides the tokens")
     lines += [f"unknown, because {reason}" for reason in sizing["missing"]]
     lines += [f"note: {note}" for note in sizing["notes"]]
     return "\n".join(lines) + "\n"

@@ -35,7 +35,7 @@ def page_size(
         return 128 if arguments.device == "npu" else 256
     if geometry.index and listed(DSA, geometry.architecture, release):
         return 1 if device.is_amd else 64
-    if listed(MINIMAX_SPARSE, geometry.architecture, release):
+    if listed(MINIMAX_SPARSE, geometry.architecture, release) and since(release, "0.5.16"):
         return asked or 128
     if geometry.architecture in _GATED_DELTA and device.is_blackwell and named is None and since(release, "0.5.11"):
         return 64 if _takes_trtllm(arguments) and not leaf_states else 1

@@ -31,7 +31,10 @@ class StagePlan:
 
 @frozen
 class Plan:
-    """A server sized up to its free memory; `symbol` is where SGLang computes the cell, `terms` what `formula` takes."""
+    """A server sized up to its free memory; `symbol` is where SGLang computes the cell, `terms` what `formula` takes.
+
+    `stage_terms` are those of every pipeline stage, with its cell, where they differ.
+    """
 
     settings: Settings
     stages: tuple[StagePlan, ...]
@@ -40,6 +43,7 @@ class Plan:
     formula: str
     terms: dict[str, Any]
     symbol: str
+    stage_terms: tuple[dict[str, Any], ...] = ()
 
     def slot_demand(self, size: int | None) -> SlotDemand:
         """The request slots' inputs, given the state slots found."""
@@ -55,7 +59,9 @@ def make_plan(settings: Settings) -> Plan:
     heads = None if settings.is_mla else _heads(settings)
     plans = tuple(_stage(settings, stage, heads or 0, last=stage is split[-1]) for stage in split)
     formula, terms = _explain(settings, heads, plans[0])
-    return Plan(settings, plans, heads, _state(settings, split), formula, terms, _symbol(settings))
+    differ = len({plan.cell for plan in plans}) > 1
+    each = tuple({**_explain(settings, heads, plan)[1], "bytes_per_token": plan.cell} for plan in plans) if differ else ()
+    return Plan(settings, plans, heads, _state(settings, split), formula, terms, _symbol(settings), each)
 
 
 def _heads(settings: Settings) -> int:

@@ -66,6 +66,7 @@ class Sizing:
     symbol: str = ""
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stages: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``kvdiag size``."""
@@ -148,6 +149,7 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, missing: tuple
         mamba_cache_per_req=plan.state.whole if plan.state else None,
         symbol=plan.symbol,
         missing=missing,
+        stages=plan.stage_terms,
     )
 
 
