@@ -202,5 +202,5 @@ PIPELINE = (
 def test_pipeline_stages_of_other_sizes_are_told_apart(tmp_path):
     log = tmp_path / "server.log"
     log.write_text(PIPELINE)
-    (prediction,) = what_if(str(log), [{"page_size": 16}])
+    (prediction,) = what_if(str(log), [{"page_size": 16}], release="0.5.9")
     assert prediction.numbers["bytes_per_token"].to_dict() == {"low": 40_960, "high": 45_056, "unit": "bytes"}
