@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KvdiagError as error:
         _say(str(error))
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        _say(_missing(error))
+        sys.exit(ExitCode.INTERNAL if (error.name or "kvdiag").startswith("kvdiag") else ExitCode.UNUSABLE)
     except BrokenPipeError:
         from kvdiag.cli.output import discard_stdout
 
@@ -128,6 +131,15 @@ def _say(message: str) -> None:
     from kvdiag.reports.safe import safe
 
     print(f"kvdiag: {safe(message)}", file=sys.stderr)
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """What to install: kvdiag also runs without its dependencies, as far as a command needs none."""
+    module = (error.name or "kvdiag").partition(".")[0]
+    if module == "kvdiag":
+        return _fault(error)
+    package = {"git": "gitpython", "gitdb": "gitpython"}.get(module, module.replace("_", "-"))
+    return f"this needs {package}, which is not installed; pip install {package} (or kvdiag with its dependencies)"
 
 
 def _fault(error: Exception) -> str:

@@ -84,7 +84,7 @@ def open_revision(name: str, revision: str) -> SourceTree:
     """
     try:
         return _opened(name, revision)
-    except InputError:
+    except (InputError, ModuleNotFoundError):
         raise
     except Exception as error:
         # Damaged objects fail in as many ways as there are layers below that read them.
