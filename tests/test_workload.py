@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvdiag.checks.activity import activity_of
 from kvdiag.checks.binding import MOST_RESERVED, Bounds
 from kvdiag.checks.samples import findings_in
-from kvdiag.checks.workload import Workload, longest_request, per_replica, plan, without_sharing
+from kvdiag.checks.workload import Workload, estimate, longest_request, per_replica, plan, without_sharing
+from kvdiag.lines import read_records
 from kvdiag.outside.gpu import read_gpu
+from kvdiag.reading import Line
 from kvdiag.reports.workload_text import sentences
+from kvdiag.starts import assemble
 from tests.test_advice import ARGUMENTS, CAPACITY, DECODE, MEMORY
 
 SIZES = st.integers(1, 20000)
@@ -94,3 +98,49 @@ def test_other_processes_count_on_the_cards_the_server_uses(processes, others, t
     )
     found = {stated.name: stated.value for stated in read_gpu(str(file))}
     assert (found["gpu_others"].low // 2**20 if "gpu_others" in found else None) == others
+
+
+def prefill(new, queued, *, running=40):
+    fields = f"#new-seq: 1, #new-token: {new}, #cached-token: 0, token usage: 0.40, #running-req: {running}, #queue-req: {queued}"
+    return f"[2026-01-05 10:10:01 TP0] Prefill batch, {fields}, cuda graph: False, input throughput (token/s): 812.00"
+
+
+def test_prefill_is_what_work_waits_for_where_its_batches_are_full():
+    busy = waiting(70, 200_000, 50) + "\n" + "\n".join([prefill(8192, 30)] * 20)
+    codes = {finding.code for finding in findings_in(busy)}
+    assert "KV511" in codes
+    assert not codes & {"KV504", "KV523"}
+    assert all(finding.gain is None for finding in findings_in(busy))
+
+
+def test_chunks_of_many_prompts_are_not_called_one_and_tell_no_length():
+    activity = activity_of(assemble_text(waiting(10, 100_000, 0) + "\n" + "\n".join([prefill(8192, 30)] * 40)))
+    assert estimate(activity, 8192) is None
+    assert estimate(activity, 16384) is not None
+    text = waiting(40, 60_000, 3) + "\n" + "\n".join([prefill(8192, 30)] * 40)
+    assert "KV512" not in {finding.code for finding in findings_in(text)}
+
+
+def assemble_text(text):
+    (start,) = assemble(read_records([Line(number, line) for number, line in enumerate(text.split("\n"), 1)]))
+    return start
+
+
+def stages(free_of_each):
+    arguments = "model_path='/models/x', tp_size=1, pp_size=3, mem_fraction_static=0.8, device='cuda'"
+    lines = [f"[2026-01-05 10:00:00] server_args=ServerArgs({arguments})"]
+    for stage, free in enumerate(free_of_each):
+        lines += [
+            f"[2026-01-05 10:00:09 PP{stage}] Load weight begin. avail mem=78.00 GB",
+            f"[2026-01-05 10:00:19 PP{stage}] Load weight end. type=LlamaForCausalLM, avail mem=73.00 GB, mem usage=5.00 GB.",
+            f"[2026-01-05 10:00:19 PP{stage}] KV Cache is allocated. #tokens: 1420925, K size: 28.00 GB, V size: 28.00 GB",
+            f"[2026-01-05 10:00:19 PP{stage}] Memory pool end. avail mem={free:.2f} GB",
+        ]
+    capacity = CAPACITY.format(tokens=1420925, cap=4096, context=8192).replace(" TP0]", " PP0]")
+    return "\n".join([*lines, capacity.replace("40.81", f"{free_of_each[0]:.2f}")])
+
+
+def test_stages_of_a_pipeline_hold_other_layers_and_are_not_compared():
+    found = {finding.code: finding for finding in findings_in(stages([17.07, 11.65, 11.65]))}
+    assert not set(found) & {"KV601", "KV304", "KV204"}
+    assert all(finding.gain is None for finding in found.values())

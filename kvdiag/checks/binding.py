@@ -27,11 +27,17 @@ MOST_RESERVED = 4096
 
 @frozen
 class Bounds:
-    """What can bind on one data-parallel replica: the request cap, tokens of the pool, and of one request; None unknown."""
+    """What can bind on one data-parallel replica; None where it is not known.
+
+    `cap` is of requests, `pool` its tokens, `context` of one request, `chunk` the new tokens of one prefill batch. Where
+    most prefill batches are full (`is_prefill_full`), it is prefill that work waits for between them as well.
+    """
 
     cap: int | None = None
     pool: int | None = None
     context: int | None = None
+    chunk: int | None = None
+    is_prefill_full: bool = False
 
     def reserve_can_bind(self, used: int | None, running: int | None) -> bool:
         """Whether what is kept back for the running requests may be what a newcomer lacks; true where that is not known."""
@@ -43,7 +49,8 @@ class Bounds:
 def bound_by(batch: Batch, bounds: Bounds) -> str:
     """The limit that kept work waiting when this line was printed; ``arrivals`` where none waited.
 
-    ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write;
+    ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write,
+    ``prefill`` that a batch took as many new tokens as one may;
     ``unknown`` that not even the largest reserve explains why work waited.
     """
     cap = bounds.cap
@@ -61,11 +68,20 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
         return "unknown"
     if batch.usage.high >= FULL:
         return "kv_pool"
+    if bounds.is_prefill_full or (bounds.chunk and (batch.new_tokens or 0) >= bounds.chunk):
+        return "prefill"
     return "admission_reserve" if bounds.reserve_can_bind(batch.tokens, batch.running) else "unknown"
 
 
 def _is_full(batch: Batch) -> bool:
     return batch.usage is not None and batch.usage.high >= FULL
+
+
+def is_prefill_full(activity: Activity, chunk: int | None) -> bool:
+    """Whether most prefill batches beside which work waited took as many new tokens as one may."""
+    waiting = [batch for batch in activity.prefill if batch.queued]
+    full = [batch for batch in waiting if chunk and (batch.new_tokens or 0) >= chunk]
+    return bool(waiting) and len(full) * 2 > len(waiting)
 
 
 def bindings(activity: Activity, bounds: Bounds) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from kvdiag.checks.activity import Activity
 from kvdiag.checks.binding import Bounds
 from kvdiag.checks.inputs import CheckInputs, possible
-from kvdiag.checks.limits import request_cap
+from kvdiag.checks.limits import bounds_of, request_cap
 from kvdiag.checks.memory import Ledger, context_length, free_readings, request_table
 from kvdiag.checks.model import Check, Limits
 from kvdiag.frozen import frozen
@@ -103,7 +103,7 @@ class Facts:
     @cached_property
     def bounds(self) -> Bounds:
         """What can bind on one replica."""
-        return Bounds(self.cap, int(self.pool_tokens.low) if self.pool_tokens else None, self.context)
+        return bounds_of(self.inputs, self.activity, self.pool_tokens, self.context)
 
     @cached_property
     def rank(self) -> str | None:

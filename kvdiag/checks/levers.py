@@ -178,7 +178,9 @@ def _is_narrow(facts: Facts) -> bool:
 
 
 def _is_proportional(facts: Facts) -> bool:
-    """Whether pools grow with the budget in one proportion: no state slots and no pools with fixed parts."""
+    """Whether pools grow with the budget in one proportion: no state slots, no fixed parts, no stages of other layers."""
+    if facts.inputs.arguments.pp_size > 1:
+        return False
     return not (facts.start.find("max_mamba_cache_size") or facts.start.find("state_pool_bytes") or facts.events("dsv4_pool"))
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
-from kvdiag.checks.binding import Bounds, bindings
+from kvdiag.checks.binding import Bounds, bindings, is_prefill_full
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
@@ -43,8 +43,15 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
 
 def _over_time(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> dict[str, Any] | None:
     lines = activity.decode or activity.prefill
-    bounds = Bounds(request_cap(inputs), int(tokens.low) if tokens else None, length)
-    return {"lines": len(lines), "shares": bindings(activity, bounds)} if lines else None
+    return {"lines": len(lines), "shares": bindings(activity, bounds_of(inputs, activity, tokens, length))} if lines else None
+
+
+def bounds_of(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> Bounds:
+    """What can bind on one replica of this start, whose pool has `tokens` and whose requests at most `length`."""
+    chunk = min(_whole(inputs.start.find("chunked_prefill_size")), default=None)
+    chunk = chunk if chunk and chunk > 0 else None
+    pool = int(tokens.low) if tokens else None
+    return Bounds(request_cap(inputs), pool, length, chunk, is_prefill_full(activity, chunk))
 
 
 def request_cap(inputs: CheckInputs) -> int | None:

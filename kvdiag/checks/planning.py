@@ -35,11 +35,11 @@ class Planned:
 
 def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
     """The plan of this start's pool for a workload, or for the one its scheduler lines suggest; None without either."""
-    told = workload or estimate(facts.activity)
+    told = workload or estimate(facts.activity, facts.whole("chunked_prefill_size"))
     if told is None or not facts.tokens:
         return None
     arguments = facts.inputs.arguments
-    told = per_replica(told, arguments.dp_size if arguments.enable_dp_attention else 1)
+    told = per_replica(told, arguments.dp_size)
     told = without_sharing(told, facts.arg("disable_radix_cache") is True)
     ratios = _ratios(facts, _conservativeness(facts))
     now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios, longest=_longest(facts))

@@ -105,7 +105,7 @@ def _planned(
     tokens, cap = numbers.get("max_total_num_tokens"), numbers.get("max_running_requests")
     if tokens is None:
         return None
-    told = per_replica(workload, changed.dp_size if changed.enable_dp_attention else 1)
+    told = per_replica(workload, changed.dp_size)
     told = without_sharing(told, inputs.start.server_args.get("disable_radix_cache") is True)
     context = changed.context_length or context_length(inputs)
     given = inputs.start.server_args.get("schedule_conservativeness")

@@ -21,6 +21,9 @@ MARGIN = 6
 _MORE = MARGIN - 2
 """Prompt and answer together may have this much more than the longest prompt."""
 
+_MOST_WHOLE = 0.9
+"""Share of the prefill lines that must be below a full chunk for the lengths of prompts to be told by them."""
+
 _KEYS = ("prompt", "output", "concurrency", "shared_prefix")
 _MOST = 1 << 40
 
@@ -167,12 +170,17 @@ def longest_request(tokens: int, context: int | None) -> int:
     return min(tokens, context or tokens) - MARGIN
 
 
-def estimate(activity: Activity) -> Workload | None:
+def estimate(activity: Activity, chunk: int | None = None) -> Workload | None:
     """The workload that the scheduler lines suggest: prompts by sequence, answers by what running requests hold.
 
-    None where too few lines tell. A request in the middle of its answer holds the prompt and half of it, on average.
+    None where too few lines tell, or where prompts are longer than a chunk of prefill, so that no line tells their length.
+    A request in the middle of its answer holds the prompt and half of it, on average.
     """
     prompts = [batch for batch in activity.prefill if batch.new_seq and (batch.new_tokens or 0) + (batch.cached or 0) > 8]
+    whole = [batch for batch in prompts if not chunk or (batch.new_tokens or 0) < chunk]
+    if len(whole) < len(prompts) * _MOST_WHOLE:
+        return None
+    prompts = whole
     held = activity.tokens_per_request
     sequences = sum(batch.new_seq or 0 for batch in prompts)
     if not sequences or len(held) < 10:

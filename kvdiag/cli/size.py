@@ -73,7 +73,7 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
         return {}, ""
     if sizing.max_total_num_tokens is None:
         return {"workload": None}, "workload: unknown, because the capacity is (give --avail and --total)\n"
-    replicas = int(given.get("dp_size") or given.get("dp") or 1) if given.get("enable_dp_attention") else 1
+    replicas = int(given.get("dp_size") or given.get("dp") or 1)
     told = without_sharing(per_replica(workload, replicas), bool(given.get("disable_radix_cache")))
     ratios = reserve_ratios([parse_release(sizing.release)], 1.0)
     tokens, cap = sizing.max_total_num_tokens, sizing.max_running_requests

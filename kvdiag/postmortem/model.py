@@ -21,7 +21,7 @@ class Spread:
         return {"p50": self.p50, "p95": self.p95, "max": self.max}
 
 
-_CONTRACT = {"admission_reserve": "kv_pool", "transfer": "unknown"}
+_CONTRACT = {"admission_reserve": "kv_pool", "transfer": "unknown", "prefill": "unknown"}
 """What bound, in the contract's words: the reserve keeps tokens of the pool back."""
 
 

@@ -16,6 +16,7 @@ BOUNDS = (
     "admission_reserve",
     "kv_pool",
     "max_running_requests",
+    "prefill",
     "state_slots",
     "swa_pool",
     "transfer",
@@ -94,11 +95,14 @@ def _bound(rows: Rows, running: Any, bounds: Bounds) -> Any:
     at = np.flatnonzero(waits)
     if not len(at):
         return bound
-    held = np.full(len(at), BOUNDS.index("admission_reserve"), np.int8)
+    held = np.full(len(at), BOUNDS.index("prefill" if bounds.is_prefill_full else "admission_reserve"), np.int8)
     if usage is None:
         held[:] = BOUNDS.index("unknown")
     else:
         held[np.isnan(usage[at]) | ~_reserve_can_bind(rows, running, bounds)[at]] = BOUNDS.index("unknown")
+    new_tokens = rows.values.get("new_tokens")
+    if bounds.chunk and new_tokens is not None:
+        held[new_tokens[at] >= bounds.chunk] = BOUNDS.index("prefill")
     for name, what in (("usage", "kv_pool"), ("swa_usage", "swa_pool"), ("state_usage", "state_slots")):
         column = rows.values.get(name)
         if column is not None:

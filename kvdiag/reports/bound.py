@@ -22,6 +22,7 @@ WORDS = {
     "swa_pool": "the sliding-window pool",
     "state_slots": "the state slots",
     "admission_reserve": "the admission reserve",
+    "prefill": "prefill",
     "transfer": "transfer between prefill and decode",
     "unknown": "not told by the lines",
 }

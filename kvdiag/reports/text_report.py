@@ -246,7 +246,8 @@ def limits(item: StartDiagnosis) -> str:
     parts += [told] if told else []
     parts.append(f"Pool: {bound(found.max_total_num_tokens)} tokens.")
     if found.largest_request_tokens is not None:
-        parts.append(f"Longest request: {bound(found.largest_request_tokens)} tokens.")
+        most = "" if item.facts and item.facts.context else "at most "
+        parts.append(f"Longest request: {most}{bound(found.largest_request_tokens)} tokens.")
     if found.full_length_requests is not None:
         parts.append(f"Full-length requests at once: {bound(found.full_length_requests)}.")
     return " ".join(parts)

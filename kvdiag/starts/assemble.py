@@ -13,11 +13,13 @@ from kvdiag.lines.prefix import Rank
 from kvdiag.starts.build import BATCHES, StartBuilder
 from kvdiag.starts.loose import loose_kind
 from kvdiag.starts.merge import Part, merge
-from kvdiag.starts.model import Span, Start
+from kvdiag.starts.model import Event, Span, Start
 from kvdiag.starts.overlap import MIXED, Overlap, elsewhere, foreign, other_mode, replicated
 from kvdiag.starts.progress import BEGINS, Progress
 
-_DEAD = re.compile(r"Received sigquit from a child process|\bKilled +python|Triggering SIGQUIT for cleanup")
+_DEAD = re.compile(
+    r"Received sigquit from a child process|SIGQUIT received\. signum=|\bKilled +python|Triggering SIGQUIT for cleanup"
+)
 
 
 class _Stream:
@@ -69,6 +71,7 @@ class _Stream:
             self.newest.fragment(kind, record, path)
         if tells_death(record.message):
             self.newest.dead = True
+            self.newest.start.events.append(Event("died", record, path))
 
     def _dump(self, record: Record, path: int) -> None:
         value = record.values.get("server_args")

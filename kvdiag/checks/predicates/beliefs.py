@@ -94,7 +94,14 @@ def cap_limits_pool(facts: Facts, at: At) -> Iterator[Hit]:
 def cost_of_a_token(facts: Facts, at: At) -> Iterator[Hit]:
     """Memory divided by tokens is taken for the cost of a token with a factor of a thousand lost, or with other memory in it."""
     cell, pool, tokens, free = facts.cell, facts.pool_bytes, facts.tokens, facts.free_at_end
-    if cell is None or pool is None or pool.interval is None or not tokens or facts.inputs.on_shared_memory:
+    if (
+        cell is None
+        or pool is None
+        or pool.interval is None
+        or not tokens
+        or facts.inputs.on_shared_memory
+        or facts.inputs.arguments.pp_size > 1
+    ):
         return
     if (
         facts.geometry_is_unknown

@@ -17,6 +17,7 @@ _SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
 _TRIED = "Tried to allocate " + _SIZE
 _TOTAL = r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?)"
 _FREE = "of which " + _SIZE + " is free"
+_OTHERS = re.compile("Process [0-9]{1,9} has " + _SIZE + " memory in use")
 _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
 _STEPS = r"\| *([0-9]{1,6})/([0-9]{1,6}) \["
@@ -154,7 +155,9 @@ def loading_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """The weights themselves did not fit."""
     for event in _ooms(facts):
         if _phase(facts, event) in ("loading", "pools"):
-            yield Hit(event_lines([event]), _oom_values(facts, event))
+            held = [_bytes(found) or Fraction(0) for found in _OTHERS.finditer(event.record.message)]
+            values = {"others": sum(held) if held else None, "processes": len(held)}
+            yield Hit(event_lines([event]), _oom_values(facts, event) | values)
             return
 
 
@@ -245,8 +248,10 @@ def _free_now(facts: Facts) -> Interval | None:
 
 def died_serving(facts: Facts, at: At) -> Iterator[Hit]:
     """A process of a running server died, one whose start is not in the log, or one of a start whose exception is not."""
-    died, named = facts.events("crash"), facts.events("exception")
+    died, named = facts.events("crash") or facts.events("died"), facts.events("exception")
     told = bool(named or facts.last_exception)
     if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts) and told):
         return
-    yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": _named(named[-1:])})
+    exception = _named(named[-1:])
+    unnamed = "" if exception is None and not facts.events("crash") else None
+    yield Hit(event_lines([*named[-1:], *died[:1]]), {"exception": exception, "unnamed": unnamed})

@@ -25,7 +25,7 @@ def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
     free, tokens = facts.free_at_end, facts.pool_tokens
     if free is None or free.interval is None or tokens is None or facts.inputs.on_shared_memory:
         return
-    if facts.limits.binding == "max_total_tokens" or facts.arg("max_total_tokens"):
+    if facts.limits.binding == "max_total_tokens" or facts.arg("max_total_tokens") or facts.inputs.arguments.pp_size > 1:
         return
     values: dict[str, Any] = {
         "free": free.interval,

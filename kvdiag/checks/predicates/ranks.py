@@ -23,12 +23,20 @@ def _last_of_each(facts: Facts, name: str) -> list[Number]:
     return list(found.values())
 
 
+def _of_one_stage(readings: list[Number]) -> list[Number]:
+    """The readings of the pipeline stage that has most ranks here: stages differ by the layers they hold."""
+    stages: dict[str, list[Number]] = {}
+    for number in readings:
+        stages.setdefault(next((tag for tag in number.rank.split() if tag.startswith("PP")), ""), []).append(number)
+    return max(stages.values(), key=len, default=[])
+
+
 def uneven_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """One rank has less memory than the others, and the smallest decides for all."""
     if facts.inputs.on_shared_memory:
         return
     for name in ("pre_model_load_memory", "available_gpu_memory", "memory_after_pool"):
-        readings = _last_of_each(facts, name)
+        readings = _of_one_stage(_last_of_each(facts, name))
         if len(readings) < 2:
             continue
         least = min(readings, key=lambda n: n.interval.low if n.interval else 0)

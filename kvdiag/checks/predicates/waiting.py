@@ -199,7 +199,8 @@ def one_long_prompt(facts: Facts, at: At) -> Iterator[Hit]:
         full = batch.new_seq == 1 and batch.queued and batch.new_tokens and chunk and chunk > 0 and batch.new_tokens >= chunk
         run = [*run, batch] if full else []
         best = run if len(run) > len(best) else best
-    if chunk and len(best) >= at["chunks"]:
+    most = -(-facts.context // chunk) if chunk and chunk > 0 and facts.context else None
+    if chunk and len(best) >= at["chunks"] and (most is None or len(best) <= most):
         values = {"chunks": len(best), "chunk": chunk, "tokens": len(best) * chunk, "queued": max(b.queued or 0 for b in best)}
         yield Hit(tuple(b.line for b in best[:4]), values)
 
