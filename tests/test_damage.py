@@ -276,3 +276,34 @@ def test_a_number_of_hundreds_of_digits_is_none(tmp_path):
     path = written(tmp_path / "server.log", lines)
     (start,) = kvdiag.explain(str(path)).starts
     assert not start.start.find("max_total_num_tokens")
+
+
+CAPACITY = [case for case in REAL if "] max_total_num_tokens=" in (case / "server.log").read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("case", CAPACITY, ids=[case.name for case in CAPACITY])
+def test_a_line_cut_within_a_number_where_another_release_ends_it_does_not_give_that_number(case, tmp_path):
+    lines = (case / "server.log").read_text(encoding="utf-8").splitlines()
+    whole = {(n.name, n.rank, n.value) for item in kvdiag.explain(str(case / "server.log")).starts for n in item.start.numbers}
+    for number, line in enumerate(lines):
+        for label in ("chunked_prefill_size=", "max_running_requests=", "context_len="):
+            place = line.find(label) + len(label) + 2 if "] max_total_num_tokens=" in line and label in line else 0
+            if not place or not line[place].isdigit() or line[place:].isdigit():
+                continue
+            cut = [*lines[:number], line[:place], *lines[number + 1 :]]
+            (told,) = (item.start for item in kvdiag.explain(str(written(tmp_path / "server.log", cut))).starts)
+            assert {(n.name, n.rank, n.value) for n in told.numbers if n.line == number + 1} <= whole
+            assert not told.release.contradiction
+
+
+def test_a_number_at_the_end_of_a_line_is_whole_where_a_release_of_the_log_ends_it_there():
+    case = next(case for case in CAPACITY if case.name.startswith("0.4.6"))
+    (told,) = (item.start for item in kvdiag.explain(str(case / "server.log")).starts)
+    assert told.first("context_len").line == told.first("max_total_num_tokens").line
+
+
+def test_an_excerpt_ends_where_no_line_of_a_server_does():
+    quoted, printed = "max_total_num_tokens=159277", "[2026-03-02 10:05:40 TP0] max_total_num_tokens=159277"
+    assert texts(records_of(quoted)[0]) == {"max_total_num_tokens": "159277"}
+    assert texts(records_of(printed)[0]) == {}
+    assert texts(records_of(printed + ", chunked_prefill_size=81")[0]) == {"max_total_num_tokens": "159277"}

@@ -62,3 +62,8 @@ def test_the_name_of_a_field_is_not_taken_for_a_torn_line(kvdiag, name):
 def test_a_pasted_line_may_be_wrapped():
     (record,) = read_line('{"ts": "2025-01-15T10:22:41", "level": "INFO", "msg": "Memory pool end. avail mem=9.86 GB"}')
     assert record.number("avail mem") == 9.86
+
+
+def test_a_torn_line_is_of_the_releases_that_print_what_is_left_of_it(kvdiag):
+    line = "Capture cuda graph end. Time elapsed: 12.3 s. mem usage=2.10 GB. avail mem=5.33 GB."
+    assert "printed by SGLang 0.4.6.post1..0.5.23" in kvdiag("what", line).stdout

@@ -52,21 +52,22 @@ def tidied(message: str) -> Match | None:
     return None
 
 
+def open_end(match: Match, message: str) -> bool:
+    """Whether the last value is a number that reaches to the end of the message, and could go on behind it."""
+    if not match.values:
+        return False
+    name, kind, text = match.values[-1]
+    return name != _ARGUMENTS and message.rstrip().endswith(text) and not DECIMALS.fullmatch(kind)
+
+
 def without_open_end(match: Match, message: str) -> Match:
     """A whole match of a text whose end may be lost, without the value that reaches to that end.
 
     The releases it fits are those of every variant that begins so.
     """
-    values = match.values
-    if (
-        values
-        and values[-1][0] != _ARGUMENTS
-        and message.rstrip().endswith(values[-1][2])
-        and not DECIMALS.fullmatch(values[-1][1])
-    ):
-        values = values[:-1]
+    values = match.values[:-1] if open_end(match, message) else match.values
     beginning = _beginning(message.rstrip())
-    variants = tuple(beginning[0]) if beginning else match.variants
+    variants = tuple(variant for variant in beginning[0] if not variant.excerpt) if beginning else match.variants
     return Match(match.family, variants, values)
 
 

@@ -108,7 +108,13 @@ SHORTEST = 6
 
 _TEXT = (str, "a text")
 _FAMILY = {"family": _TEXT, "title": _TEXT, "group": _TEXT, "meaning": _TEXT, "notes": _TEXT, "fields": (dict, "a table")}
-_VARIANT = {"releases": _TEXT, "template": _TEXT, "also": (list, "a list of families"), "samples": (list, "a list")}
+_VARIANT = {
+    "releases": _TEXT,
+    "template": _TEXT,
+    "excerpt": (bool, "true or false"),
+    "also": (list, "a list of families"),
+    "samples": (list, "a list"),
+}
 _FIELD = {"unit": _TEXT, "meaning": _TEXT, "releases": _TEXT}
 _SAMPLE = {"text": _TEXT, "fields": (dict, "a table of texts")}
 

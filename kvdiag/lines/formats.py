@@ -22,7 +22,8 @@ class Variant:
     """One printed shape of a family: its number within the family, its releases, its parsed template.
 
     `also` names the other families whose subject the line is too (the text stands in one file only). `breaks` is the
-    number of line breaks the record can hold; `digits` is set where the template's own words hold digits.
+    number of line breaks the record can hold; `digits` is set where the template's own words hold digits, `excerpt` where
+    no release ends its line there and only people who quote one do.
     """
 
     family: str
@@ -32,6 +33,7 @@ class Variant:
     also: tuple[str, ...]
     breaks: int
     digits: bool
+    excerpt: bool
 
 
 class Formats:
@@ -80,8 +82,8 @@ class Formats:
     def _variant(self, number: int) -> Variant:
         made = self._made.get(number)
         if made is None:
-            family, place, releases, sequence, also, breaks, digits = self._rows[number]
-            made = self._made[number] = Variant(family, place, releases, sequence, tuple(also), breaks, digits)
+            family, place, releases, sequence, also, breaks, digits, excerpt = self._rows[number]
+            made = self._made[number] = Variant(family, place, releases, sequence, tuple(also), breaks, digits, excerpt)
         return made
 
 
@@ -120,7 +122,8 @@ def compile_index(documents: list[dict[str, Any]]) -> dict[str, Any]:
                 by_needle.append([longest_literal(sequence), len(rows)])
             digits = any(mark.isdigit() for literal in _literals(sequence) for mark in literal)
             also = variant.get("also", [])
-            rows.append([document["family"], number, variant["releases"], sequence, also, _breaks(sequence), digits])
+            excerpt = variant.get("excerpt", False)
+            rows.append([document["family"], number, variant["releases"], sequence, also, _breaks(sequence), digits, excerpt])
     return {"variants": rows, "by_head": by_head, "by_needle": by_needle, "units": units}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kvdiag.frozen import frozen
 from kvdiag.lines.families import Family, FieldMeaning, families
+from kvdiag.lines.labels import printing
 from kvdiag.lines.record import Record, read_records
 from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.releases import ReleaseSet, every_release, parse_ranges
@@ -37,10 +38,10 @@ def entries_of(record: Record, stated: ReleaseSet | None = None) -> Iterator[Ent
 
 
 def releases_of(record: Record) -> ReleaseSet:
-    """The releases that print such a line."""
+    """The releases that print such a line; of a damaged one those that print what is left of it in that order."""
     possible = ReleaseSet(0)
-    for variant in record.variants:
-        possible = possible | parse_ranges(variant.releases)
+    for ranges in [variant.releases for variant in record.variants] or printing(record.family or "", list(record.values)):
+        possible = possible | parse_ranges(ranges)
     return possible or every_release()
 
 

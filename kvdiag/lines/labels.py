@@ -83,6 +83,24 @@ def _labels(family: str) -> tuple[_Label, ...]:
     )
 
 
+def printing(family: str, names: Sequence) -> list[str]:
+    """The release ranges of the family's variants that print values of these names in this order."""
+    variants = (variant for variant in formats().variants_of(family) if not variant.excerpt)
+    return [variant.releases for variant in variants if _in_order(variant.sequence, names, 0) == len(names)]
+
+
+def _in_order(sequence: Sequence, names: Sequence, at: int) -> int:
+    """How many of `names`, of which `at` came before, have been met in their order at the end of `sequence`."""
+    for item in sequence:
+        if isinstance(item, str):
+            continue
+        if item[0] == "a":
+            at = max(_in_order(branch, names, at) for branch in item[1:])
+        elif at < len(names) and item[1] == names[at]:
+            at += 1
+    return at
+
+
 def _pattern(family: str, name: str, kind: str) -> re.Pattern[str]:
     decimals = DECIMALS.fullmatch(kind)
     unit = formats().unit(family, name)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from kvdiag.frozen import field, frozen, replace
 from kvdiag.lines.continuation import joined
-from kvdiag.lines.damage import recover, tidied, without_open_end
+from kvdiag.lines.damage import open_end, recover, tidied, without_open_end
 from kvdiag.lines.formats import Variant, formats
 from kvdiag.lines.matcher import FOREWORD, Match, match_message
 from kvdiag.lines.mend import mended
@@ -89,6 +89,19 @@ class Record:
         if self.family is None:
             return ()
         return (self.family, *(self.variants[-1].also if self.variants else ()))
+
+    @property
+    def open_end(self) -> bool:
+        """Whether the record ends in a number that nothing behind it shows to be whole."""
+        return self.message.rstrip()[-1:].isdigit() and not self.damaged and open_end(self._match(), self.message)
+
+    def without_open_end(self) -> Record:
+        """The record as one that was cut in its last number."""
+        kept = without_open_end(self._match(), self.message)
+        return replace(self, variants=kept.variants, values=_values(kept), damaged=True)
+
+    def _match(self) -> Match:
+        return Match(self.family or "", self.variants, [(name, value.kind, value.text) for name, value in self.values.items()])
 
     def number(self, name: str) -> int | float | None:
         """The number of a field, None where the line does not have it."""
@@ -198,7 +211,7 @@ def _record(
     match = match_message(message)
     if match is None:
         return Record(line, message, date, time, rank, prefixed, torn=torn)
-    if torn or line.cut:
+    if torn or line.cut or (prefixed and match.variants[-1].excerpt):
         kept = without_open_end(match, message)
         damaged = kept.values != match.values
         return Record(line, message, date, time, rank, prefixed, kept.family, kept.variants, _values(kept), damaged, torn)

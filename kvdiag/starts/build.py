@@ -9,6 +9,7 @@ from kvdiag.lines.literal import parse_arguments
 from kvdiag.quantity import Interval, printed_interval
 from kvdiag.quantity.dtype import spelled_dtype
 from kvdiag.quantity.interval import plain
+from kvdiag.starts.ends import OpenEnds
 from kvdiag.starts.evidence import Evidence
 from kvdiag.starts.loose import SGLANG_KINDS, loose_fraction, loose_releases
 from kvdiag.starts.model import Event, Number, Start
@@ -37,6 +38,7 @@ class StartBuilder:
     def __init__(self) -> None:
         self.start = Start()
         self.evidence = Evidence()
+        self.ends = OpenEnds()
         self.ranks: dict[str, Progress] = {}
         self.first: Record | None = None
         self.last: Record | None = None
@@ -81,6 +83,7 @@ class StartBuilder:
             self.first = self.first or record
             self.last = record
         self.evidence.line(record)
+        self.ends.add(self.evidence.key(record), record, path, keep=family not in BATCHES)
         if family == "server-args-dump":
             self._arguments(record, path)
         elif family in BATCHES:
@@ -248,6 +251,7 @@ class StartBuilder:
         start.notes += more.notes
         start.address_space |= more.address_space
         self.evidence.absorb(other.evidence)
+        self.ends.absorb(other.ends)
         for rank, progress in other.ranks.items():
             self.ranks.setdefault(rank, progress)
         self.dead |= other.dead
@@ -257,12 +261,13 @@ class StartBuilder:
     def finish(self) -> Start:
         """The start, with what the lines imply where no line states it."""
         start = self.start
+        self.evidence.arguments(start.server_args, start.server_args_whole, start.server_args_line)
+        self.ends.settle(start, self.evidence)
         for progress in self.ranks.values():
             if progress.pools:
                 self._close_pools(progress.pools[-1], progress, None, progress.path)
         self._from_arguments()
         self._capacity_from_pools()
-        self.evidence.arguments(start.server_args, start.server_args_whole, start.server_args_line)
         start.release = self.evidence.conclude()
         return start
 

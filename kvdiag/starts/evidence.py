@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -63,7 +63,7 @@ class Evidence:
     def line(self, record: Record) -> None:
         """A matched line: the union of the ranges of the variants it fits, and what its prefix tells."""
         if record.variants:
-            key = (record.family or "", *(variant.releases for variant in record.variants))
+            key = self.key(record)
             if key not in self._lines:
                 releases = parse_ranges(", ".join(variant.releases for variant in record.variants))
                 weak = record.family in _QUOTED
@@ -106,6 +106,23 @@ class Evidence:
                 exact = exact - parse_ranges(ranges)
             if exact:
                 yield Observation("the fields that server_args lacks", exact, line)
+
+    def key(self, record: Record) -> tuple[str, ...]:
+        """What lines that the same variants fit have in common."""
+        return (record.family or "", *(variant.releases for variant in record.variants))
+
+    def denied(self, keys: Collection[tuple[str, ...]]) -> dict[tuple[str, ...], ReleaseSet]:
+        """Of the observations with these keys those that no release explains which explains all others, and these releases."""
+        possible = every_release()
+        for each in [*self._fields, *(each for key, each in self._lines.items() if key not in keys and not each.weak)]:
+            if each.releases:
+                possible = possible & each.releases
+        found = {key: self._lines[key] for key in keys if key in self._lines}
+        return {key: possible for key, each in found.items() if possible and each.releases and not each.releases & possible}
+
+    def forget(self, key: tuple[str, ...]) -> None:
+        """Takes an observation back."""
+        self._lines.pop(key, None)
 
     def absorb(self, other: Evidence) -> None:
         """Adds what was observed in another part of the same start."""
