@@ -307,3 +307,9 @@ def test_an_excerpt_ends_where_no_line_of_a_server_does():
     assert texts(records_of(quoted)[0]) == {"max_total_num_tokens": "159277"}
     assert texts(records_of(printed)[0]) == {}
     assert texts(records_of(printed + ", chunked_prefill_size=81")[0]) == {"max_total_num_tokens": "159277"}
+
+
+def test_a_field_behind_which_another_is_printed_in_no_spelling_of_its_label_is_not_read():
+    """The hole takes ``412, full token usage: 0.`` and leaves the ends of two numbers behind one label."""
+    line = "[2026-11-29 22:50:34] Decode batch, #running-req: 4, #full token: 20, #swa token: 412, swa token usage: 0.25"
+    assert "#full token" not in texts(records_of(line)[0])

@@ -119,16 +119,20 @@ def _pattern(family: str, name: str, kind: str) -> re.Pattern[str]:
 
 
 def _follow(sequence: Sequence, after: frozenset[str], found: dict[tuple[str, str], set[str]]) -> frozenset[str]:
-    """Notes which names can follow each value; gives the names this sequence can begin with."""
-    for item in reversed(sequence):
+    """Notes which labels can follow each value that is printed behind its own name; gives those this sequence can begin with."""
+    for place in range(len(sequence) - 1, -1, -1):
+        item = sequence[place]
         if isinstance(item, str):
             continue
         if item[0] == "a":
             after = frozenset().union(*(_follow(branch, after, found) for branch in item[1:]))
         else:
             kind = item[3] if item[0] == "t" else item[2]
-            found.setdefault((item[1], kind), set()).update(after)
-            after = frozenset((item[1],))
+            before = sequence[place - 1] if place else ""
+            named = isinstance(before, str) and before.endswith((f"{item[1]}: ", f"{item[1]}=", f"{item[1]} = "))
+            if named:
+                found.setdefault((item[1], kind), set()).update(after)
+            after = frozenset((item[1],)) if named else frozenset()
     return after
 
 
