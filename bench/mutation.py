@@ -47,8 +47,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="?", default="*", help="a pattern of mutants' numbers, such as *7")
     pattern = f"*__mutmut_{parser.parse_args().numbers}"
-    subprocess.run([sys.executable, "-m", "mutmut", "run", "--max-children", "1", pattern], check=False, capture_output=True)
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", "1", pattern]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     tried = codes()
+    if not tried:
+        sys.exit(f"mutmut tried nothing: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     print(table(tried))
     print(*(name for name, code in tried.items() if code in (SURVIVED, UNTESTED)), sep="\n")
 

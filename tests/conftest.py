@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("kvdiag", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kvdiag")
+"""A busy machine is no fault of the code: bars of time are kept by the tests that measure processor time."""
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
