@@ -171,6 +171,52 @@ def test_llama_2_captures_fewer_prefill_sizes_by_its_name():
     assert fractions == [0.903, 0.904]
 
 
+AMD = [
+    ("0.5.4.post1", {"mem_fraction_static": 0.9}, 32768, 0.9), ("0.5.4.post2", {"mem_fraction_static": 0.9}, 32768, 0.9 * 0.85),
+    ("0.5.9", {"mem_fraction_static": 0.9}, 8192, 0.9), ("0.5.9", {}, 32768, 0.867 * 0.85),
+    ("0.5.9", {"mem_fraction_static": 0.9, "attention_backend": "triton"}, 32768, 0.9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("release", "args", "context", "fraction"), AMD)
+def test_amd_s_attention_leaves_85_percent_of_the_fraction_for_long_contexts(release, args, context, fraction):
+    config = DENSE | {"max_position_embeddings": context}
+    found = kvdiag.size(config=config, release=release, args=args, gpu="MI300X").mem_fraction_static
+    assert found == pytest.approx(fraction, rel=1e-12)
+
+
+DEVICE_PAGES = [
+    ("0.5.5", {"device": "npu", "page_size": 64}, 128), ("0.5.9", {"device": "npu"}, 128),
+    ("0.5.9", {"device": "npu", "page_size": 64}, 64), ("0.5.9", {"attention_backend": "intel_xpu"}, 128),
+    ("0.5.9", {"attention_backend": "intel_xpu", "page_size": 32}, 32),
+    ("0.5.11", {"attention_backend": "intel_xpu", "page_size": 32}, 128), ("0.5.4", {"prefill_attention_backend": "fa4"}, 128),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("release", "args", "page"), DEVICE_PAGES)
+def test_devices_other_than_nvidia_s_page_their_own_way(release, args, page):
+    assert kvdiag.size(config=DENSE, release=release, args=args).page_size == page
+
+
+def test_tokenspeed_means_an_fp8_cache_from_0_5_23():
+    args = {"attention_backend": "tokenspeed_mla"}
+    cells = [kvdiag.size(config=LATENT, release=release, args=args).bytes_per_token for release in ("0.5.22", "0.5.23")]
+    assert cells == [576 * 61 * 2, 576 * 61]
+
+
+def test_a_loop_coder_s_layers_count_by_both_of_its_loops():
+    loops = DENSE | {"architectures": ["IQuestLoopCoderForCausalLM"], "loop_num": 2}
+    assert sized(loops, "0.5.23").bytes_per_token == 4 * sized(DENSE, "0.5.23").bytes_per_token
+
+
+def test_gpt_oss_runs_in_bfloat16():
+    assert sized({key: value for key, value in WINDOWS.items() if key != "torch_dtype"}, "0.5.9").kv_cache_dtype == "bfloat16"
+
+
+def test_releases_that_were_not_read_are_sized_with_a_note():
+    assert "were not read" in kvdiag.size(config=DENSE, release="0.2.15").notes[0]
+
+
 def test_more_memory_never_means_fewer_tokens():
     tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
     assert tokens == sorted(tokens)
@@ -197,6 +243,9 @@ def test_a_stateful_architecture_without_a_rule_is_refused_and_not_sized_without
         ({"dcp_size": 2}, "dcp_size: SGLang 0.5.9 has no such argument"),
         ({"kv_cache_dtype": "fp7"}, "kv_cache_dtype = 'fp7'"),
         ({"tp_size": 0}, "tp_size = 0"),
+        ({"kv_cache_dtype": "nvfp4"}, "0.5.9 has no such dtype"),
+        ({"swa_full_tokens_ratio": 1.5}, "swa_full_tokens_ratio = 1.5"),
+        ({"attention_backend": "banana"}, "attention_backend = 'banana'"),
         ({"tp_size": "two"}, "tp_size = 'two'"),
         ({"tp_size": [2]}, "tp_size"),
         ({"mem_fraction_static": 1.5}, "mem_fraction_static = 1.5"),

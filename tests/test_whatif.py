@@ -204,3 +204,14 @@ def test_pipeline_stages_of_other_sizes_are_told_apart(tmp_path):
     log.write_text(PIPELINE)
     (prediction,) = what_if(str(log), [{"page_size": 16}], release="0.5.9")
     assert prediction.numbers["bytes_per_token"].to_dict() == {"low": 40_960, "high": 45_056, "unit": "bytes"}
+
+
+def test_an_argument_the_log_s_release_does_not_have_predicts_nothing():
+    (prediction,) = what_if(str(H100), [{"dcp_size": 2}], release="0.5.9")
+    assert prediction.max_total_num_tokens is None
+    assert "no such argument" in prediction.missing[0]
+
+
+def test_a_cap_gives_back_what_the_pool_does_not_take():
+    (prediction,) = what_if(str(H100), [{"max_total_tokens": 100_000}])
+    assert "49.7" in prediction.notes[-1]

@@ -10,6 +10,7 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
+from kvdiag.sizing import ArgumentError, strict_arguments
 from kvdiag.sizing.plan import make_plan
 from kvdiag.sizing.slots import EXTRA_CONTEXT
 from kvdiag.starts import Number
@@ -33,6 +34,18 @@ _NOTHING = Interval.of(0, unit="bytes")
 def untold(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """What these changes bring that the log of a server without them cannot tell, so that no capacity follows."""
     return tuple(why for name, why in _UNTOLD.items() if name in changes and changes[name] != _given(inputs, name))
+
+
+def not_taken(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why no release the log may be of takes these arguments, empty where one does."""
+    why = ""
+    for release in reversed(inputs.candidates()):
+        try:
+            strict_arguments(changes, release)
+            return ()
+        except ArgumentError as error:
+            why = why or str(error)
+    return (f"a server that takes the change: {why}",)
 
 
 def notes_on_rest(
@@ -90,8 +103,15 @@ def _growth(
         return None
     cells = _stage_cells(after)
     stated = inputs.start.first("max_total_num_tokens")
-    if len(set(cells)) < 2 or tokens is None or stated is None or not isinstance(stated.value, int):
+    capped = inputs.arguments.max_total_tokens is not None or after.arguments.max_total_tokens is not None
+    if not (capped or len(set(cells)) > 1) or tokens is None or stated is None or not isinstance(stated.value, int):
         return rest - before
+    if capped and len(set(cells)) == 1:
+        old = inputs.start.first("kv_pool_bytes")
+        states = "max_mamba_cache_size" in numbers or "swa_max_total_num_tokens" in numbers
+        if old is None or old.interval is None or states:
+            return None
+        return (tokens * int(cells[0])).with_unit("bytes") - old.interval
     stage = next((int(tag[2:]) for tag in left.rank.split() if tag.startswith("PP") and tag[2:].isdecimal()), None)
     own = cells if stage is None or stage >= len(cells) else (cells[stage],)
     more = tokens.with_unit("tokens") - Interval.of(stated.value, unit="tokens")

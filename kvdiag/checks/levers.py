@@ -103,13 +103,16 @@ def with_fraction(facts: Facts, fraction: Fraction) -> Lever | None:
 
 
 def most_fraction(facts: Facts) -> Lever | None:
-    """The largest fraction, in hundredths, that leaves the memory to keep; None where there is nothing to gain."""
+    """The largest fraction, in hundredths, that leaves the memory to keep; None where there is nothing to gain.
+
+    None with AMD's attention too: it makes the fraction less than what is given, and the log prints only the result.
+    """
     now, total, free = facts.fraction, facts.total, facts.free_at_end
     if now is None or total is None or free is None or free.interval is None or facts.inputs.on_shared_memory:
         return None
     room = free.interval.low - keep(total)
     best = (Fraction(str(now)) + room / total.high) // STEP * STEP
-    if best <= Fraction(str(now)) or best >= 1:
+    if best <= Fraction(str(now)) or best >= 1 or facts.inputs.arguments.attention_backend == "aiter":
         return None
     return with_fraction(facts, best)
 

@@ -9,7 +9,7 @@ from typing import Any
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
 from kvdiag.checks.inputs import CheckInputs
-from kvdiag.checks.leftover import notes_on_rest, untold
+from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.verdict import Candidate, candidates, hull
 from kvdiag.checks.workload import Plan, Workload, longest_request, per_replica, plan, reserve_ratios, without_sharing
@@ -17,6 +17,7 @@ from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import ServerArguments, Sizing
+from kvdiag.sizing.resolve import given_share
 from kvdiag.sizing.startable import would_not_start
 from kvdiag.starts import Number
 
@@ -64,12 +65,12 @@ def predict(
     """
     changed = replace(inputs.arguments, **_with_auto(inputs, changes))
     before, after = Arithmetic(inputs), Arithmetic(inputs, changed)
-    unknown = contradicted or untold(inputs, changes)
+    unknown = contradicted or not_taken(inputs, changes) or untold(inputs, changes)
     if unknown:
         return _without_capacity(inputs, changes, after, unknown)
     anchor = min(capacities(inputs), key=lambda number: number.value, default=None)
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
-    fraction = _fraction(inputs, changes)
+    fraction = _fraction(inputs, changes, changed)
     budgets: dict[Release, Interval] = {}
     own = budget_of(inputs, rank)
     for releases in before.groups(max(0, int(own[0].high)) if own else 1 << 34):
@@ -118,9 +119,19 @@ def _planned(
     return told, least, most
 
 
-def _fraction(inputs: CheckInputs, changes: Mapping[str, Any]) -> Fraction | None:
+def _fraction(inputs: CheckInputs, changes: Mapping[str, Any], changed: ServerArguments) -> Fraction | None:
+    """The fraction in force after the change; the dump of a log prints the one in force, which AMD's attention makes less."""
     given = changes.get("mem_fraction_static")
-    return inputs.mem_fraction_static if given is None else Fraction(str(given))
+    shares = [_share(inputs, inputs.arguments), _share(inputs, changed)]
+    if given is not None:
+        return Fraction(str(given)) * shares[1]
+    return None if inputs.mem_fraction_static is None else inputs.mem_fraction_static / shares[0] * shares[1]
+
+
+def _share(inputs: CheckInputs, arguments: ServerArguments) -> Fraction:
+    if inputs.geometry is None or arguments.attention_backend != "aiter":
+        return Fraction(1)
+    return Fraction(str(given_share(inputs.geometry, arguments, inputs.candidates()[-1], inputs.device)))
 
 
 def _budget(

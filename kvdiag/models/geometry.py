@@ -200,17 +200,25 @@ def _dims(config: ModelConfig, text: Mapping[str, Any], heads: int) -> tuple[int
 
 
 def _attention_layers(config: ModelConfig, architecture: str, layers: int) -> int:
-    """Layers that take a cache slot: LongCat has two a layer, loop models one a pass, Whisper three kinds."""
+    """Layers that take a cache slot: LongCat has two a layer, loop models one a pass, Whisper three kinds.
+
+    IQuest's loop coder is multiplied by its loops twice, as its class does not tell its runner its last layer.
+    """
     if architecture.startswith("LongcatFlash") and not architecture.endswith("NextN"):
         return 2 * layers
     if architecture == "WhisperForConditionalGeneration":
         return (config.integer("encoder_layers") or 0) + 2 * (config.integer("decoder_layers") or layers)
-    loops = config.integer("loop_num", "num_loops") or 1
-    return layers * max(1, loops)
+    loops = max(1, config.integer("loop_num", "num_loops") or 1)
+    return layers * (loops**2 if architecture == "IQuestLoopCoderForCausalLM" else loops)
 
 
 def _dtype(config: ModelConfig, text: Mapping[str, Any]) -> str:
-    """The model's dtype as ``_get_and_verify_dtype`` resolves ``auto``: float32 and unknown become a 16-bit type."""
+    """The model's dtype as ``_get_and_verify_dtype`` resolves ``auto``: float32 and unknown become a 16-bit type.
+
+    gpt-oss runs in bfloat16 whatever its config says.
+    """
+    if str(text.get("model_type")) == "gpt_oss":
+        return "bfloat16"
     for place in (text, config.whole):
         found = place.get("dtype") or place.get("torch_dtype")
         if isinstance(found, str):

@@ -29,10 +29,19 @@ ALIASES = {
     "disable_decode_cuda_graph": "disable_cuda_graph", "disable_prefill_cuda_graph": "disable_piecewise_cuda_graph",
     "enable_gdn_replayssm_spec": "enable_linear_replayssm_spec",
 }  # fmt: skip
+_ATTENTION_BACKENDS = (
+    "triton", "torch_native", "flex_attention", "nsa", "dsa", "qsa", "dsv4", "compressed", "cutlass_mla", "fa3", "fa4",
+    "flashinfer", "flashmla", "trtllm_mla", "tokenspeed_mla", "cutedsl_mla", "trtllm_mha", "hpc_ops", "dual_chunk_flash_attn",
+    "hybrid_linear_attn", "minicpm_flashattn", "minicpm_flashinfer", "llada2_cfg_flashinfer", "aiter", "wave", "intel_amx",
+    "ascend", "intel_xpu", "flashinfer_mla", "double_sparsity",
+)  # fmt: skip
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kv_cache_dtype": (
         "auto", "fp8_e5m2", "fp8_e4m3", "bf16", "bfloat16", "float16", "half", "fp4_e2m1", "nvfp4", "fp4_mx_block16", "mxfp8",
     ),
+    "attention_backend": _ATTENTION_BACKENDS,
+    "prefill_attention_backend": _ATTENTION_BACKENDS,
+    "decode_attention_backend": _ATTENTION_BACKENDS,
     "dtype": ("auto", "half", "float16", "bfloat16", "bf16", "float", "float32"),
     "speculative_algorithm": ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "FROZEN_KV_MTP"),
     "mamba_scheduler_strategy": ("auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"),
@@ -155,6 +164,8 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
         if choices is not None and value not in choices:
             raise ArgumentError(f"{name} = {value!r}: not one of {', '.join(choices)}")
         _check_range(name, own, value)
+        if own == "kv_cache_dtype":
+            _check_dtype(value, release)
         taken[own] = value
     return ServerArguments(**taken)
 
@@ -176,12 +187,27 @@ def _check_name(name: str, release: Release) -> None:
         raise ArgumentError(f"{name}: SGLang {release} has no such argument; releases {ranges} have it")
 
 
+_DTYPE_RELEASES = {
+    "fp8_e4m3": "0.4.1.post5..", "bf16": "0.5.4..", "bfloat16": "0.5.4..", "fp4_e2m1": "0.5.4..0.5.21", "mxfp8": "0.5.15..",
+    "nvfp4": "0.5.15..", "fp4_mx_block16": "0.5.15..",
+}  # fmt: skip
+"""A little wider than the choices of --kv-cache-dtype where the very release that changed them is not known."""
+
+
+def _check_dtype(value: str, release: Release) -> None:
+    ranges = _DTYPE_RELEASES.get(value)
+    if ranges is not None and release not in parse_ranges(ranges):
+        raise ArgumentError(f"kv_cache_dtype = {value!r}: SGLang {release} has no such dtype; releases {ranges} have it")
+
+
 _POSITIVE = ("tp_size", "dp_size", "pp_size", "page_size", "context_length", "attn_cp_size", "dcp_size")
 
 
 def _check_range(name: str, own: str, value: Any) -> None:
     if own in _POSITIVE and value < 1:
         raise ArgumentError(f"{name} = {value!r}: must be 1 or more")
+    if own == "swa_full_tokens_ratio" and not 0 < value <= 1:
+        raise ArgumentError(f"{name} = {value!r}: must be above 0 and at most 1")
     if own == "mem_fraction_static" and not 0 < value < 1:
         raise ArgumentError(f"{name} = {value!r}: must lie between 0 and 1")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**12:

@@ -57,6 +57,8 @@ def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, d
     Raises CannotSizeError for dtypes without a rule, and where ``auto`` depends on a GPU that is not known.
     """
     name = canonical_dtype(arguments.kv_cache_dtype)
+    if since(release, "0.5.23") and "tokenspeed_mla" in (arguments.attention_backend, arguments.decode_attention_backend):
+        name = "fp8_e4m3"
     if name == "auto":
         name = _auto(geometry, arguments, release, device)
     if name not in ELEMENT_BYTES:

@@ -156,3 +156,31 @@ def _scaled_for_images(case: Resolution, fraction: float) -> float:
     complexity = (layers * width**2) / (24 * 1024**2)
     dynamic = max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
     return fraction * (0.95 * dynamic)
+
+
+AITER_SHARE = 0.85
+AITER_CONTEXT = 8192
+_AITER_HEADS = (16, 128)
+
+
+def aiter_share(case: Resolution, context: int) -> float:
+    """What is left of ``mem_fraction_static``, given or not, where AMD's attention serves long contexts; 1 elsewhere.
+
+    0.5.4.post2 and newer (``_handle_attention_backend_compatibility``). It is the default of AMD cards, for latents only
+    with 16 or 128 heads on a rank. The server_args dump prints the fraction that is left.
+    """
+    arguments, geometry = case.arguments, case.geometry
+    named = arguments.attention_backend
+    if not since(case.release, "0.5.4.post2") or context <= AITER_CONTEXT or (named or "aiter") != "aiter":
+        return 1.0
+    if named is None and not _defaults_to_aiter(case):
+        return 1.0
+    return 1.0 if geometry.compressed or geometry.index else AITER_SHARE
+
+
+def _defaults_to_aiter(case: Resolution) -> bool:
+    geometry, phases = case.geometry, (case.arguments.prefill_attention_backend, case.arguments.decode_attention_backend)
+    if not case.device.is_amd or geometry.architecture == "GptOssForCausalLM" or (phases[0] and phases[0] == phases[1]):
+        return False
+    heads = max(1, geometry.num_key_value_heads // max(1, case.arguments.tp_size))
+    return not case.is_mla or heads in _AITER_HEADS

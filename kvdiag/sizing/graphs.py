@@ -69,19 +69,17 @@ def decode_graph_size(case: Resolution, memory: int | None) -> int:
         return arguments.cuda_graph_max_bs
     size = _graph_default(release, memory, arguments.tp_size < 4)
     asked = arguments.max_running_requests
-    if asked is None or not since(release, "0.5.22"):
-        return size
-    if size < asked <= MOST_EXPANDED and profiled_hopper(case):
+    if asked is not None and size < asked <= MOST_EXPANDED and profiled_hopper(case):
         return asked
-    return min(size, asked)
+    return min(size, asked) if asked is not None and since(release, "0.5.22") else size
 
 
 def profiled_hopper(case: Resolution) -> bool:
-    """``large_hopper_qwen3_vl_model_type`` (0.5.22 and newer): Qwen3-VL on a Hopper card of 60 GiB and more."""
+    """``large_hopper_qwen3_vl_model_type`` (0.5.20 and newer): Qwen3-VL on a Hopper card of 60 GiB and more."""
     device = case.device
     qwen = case.geometry.architecture in ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
     large = (device.memory_mib or 0) >= 60 * 1024
-    return qwen and case.is_multimodal and since(case.release, "0.5.22") and device.is_hopper and large
+    return qwen and case.is_multimodal and since(case.release, "0.5.20") and device.is_hopper and large
 
 
 def _graph_default(release: Release, memory: int | None, few_ranks: bool) -> int:

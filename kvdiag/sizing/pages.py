@@ -60,13 +60,23 @@ def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release
         page = 64
     if "hpc_ops" in every:
         page = 64
+    if "intel_xpu" in main or arguments.device == "xpu":
+        page = page if page in _xpu_pages(release, is_mla=is_mla) or not since(release, "0.5.4") else 128
+    if arguments.device == "npu" or device.vendor == "ascend":
+        page = 128 if not since(release, "0.5.8") else arguments.page_size or 128
     return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else page
 
 
+def _xpu_pages(release: Release, *, is_mla: bool) -> tuple[int, ...]:
+    if not since(release, "0.5.11"):
+        return (32, 64, 128)
+    return (16, 32, 64, 128) if is_mla else (64, 128)
+
+
 def _insists_fa4(main: set[str | None], arguments: ServerArguments, release: Release, device: Device) -> bool:
-    """0.5.9 to 0.5.14: FA4 for prefill; then for any phase, but not with a tree of drafts. From 0.5.10 on Blackwell only."""
+    """0.5.4 to 0.5.14: FA4 for prefill; then for any phase, but not with a tree of drafts. From 0.5.10 on Blackwell only."""
     prefill = arguments.prefill_attention_backend
-    if not since(release, "0.5.9") or (since(release, "0.5.10rc0") and not device.is_blackwell):
+    if not since(release, "0.5.4") or (since(release, "0.5.10rc0") and not device.is_blackwell):
         return False
     if not since(release, "0.5.15"):
         return prefill == "fa4"
@@ -83,6 +93,8 @@ def _default_backend(
     phases = (arguments.prefill_attention_backend, arguments.decode_attention_backend)
     if not device.is_blackwell or arguments.attention_backend or (phases[0] and phases[0] == phases[1]):
         return None
+    if geometry.architecture.startswith("Inkling"):
+        return "fa4" if not any(phases) else None
     if is_mla:
         known = geometry.architecture in _DEEPSEEK and since(release, "0.5.3") and not any(phases)
         return "trtllm_mla" if known else None

@@ -18,12 +18,14 @@ from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, str
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.sizing.history import listed, registered
+from kvdiag.sizing.resolve import given_share
 from kvdiag.sizing.size import Memory, Sizing, size
 from kvdiag.sizing.startable import would_not_start
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 KEPT = 512
 LARGEST_GIB = 1 << 20
+OLDEST_READ = "0.3.0"
 MLX_BUDGET = (
     "the MLX pool follows what the system has free, the device's limit and what MLX holds: give --avail GIB, --total GIB and "
     "--mlx-used GIB, in this order"
@@ -50,7 +52,10 @@ def requested_size(
     if backend == "mlx":
         return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
-    sizing = size(geometry, arguments, number, _memory(*memory), device or _device(None, None, None), draft)
+    device = device or _device(None, None, None)
+    if arguments.mem_fraction_static is not None and (share := given_share(geometry, arguments, number, device)) != 1:
+        arguments = replace(arguments, mem_fraction_static=arguments.mem_fraction_static * share)
+    sizing = size(geometry, arguments, number, _memory(*memory), device, draft)
     notes = (
         *_unloadable(geometry.architecture, number),
         *would_not_start(geometry, arguments, (ALIASES.get(name, name) for name in args)),
@@ -158,6 +163,8 @@ def _mlx(geometry: Geometry, arguments: ServerArguments, release: Release, memor
 def _unloadable(architecture: str, release: Release) -> tuple[str, ...]:
     """A note where `release` registers no such class and others do: the arithmetic holds, but no server would run."""
     ranges = registered(architecture)
+    if release < parse_release(OLDEST_READ):
+        return (f"releases before {OLDEST_READ} were not read: this is the arithmetic of {OLDEST_READ}",)
     if not ranges or listed("registry", architecture, release):
         return ()
     return (f"SGLang {release} has no {architecture} (releases {ranges}): it could not load this model by its own class",)

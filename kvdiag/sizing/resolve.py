@@ -9,7 +9,7 @@ from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import KvDtype, kv_dtype
-from kvdiag.sizing.fraction import default_fraction
+from kvdiag.sizing.fraction import aiter_share, default_fraction
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
     DSA,
@@ -89,7 +89,7 @@ def resolve(
     case = Resolution(geometry, arguments, release, device, is_mla, multimodal, requests)
     fraction = arguments.mem_fraction_static
     if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
-        fraction = default_fraction(case)
+        fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
     windows = _windows(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
     radix, extra, overlap = _radix(geometry, arguments, release, spec)
@@ -118,12 +118,24 @@ def resolve(
         overlap,
         spec,
         requests,
-        arguments.context_length or (geometry.context_len_5 if since(release, "0.5.10rc0") else geometry.context_len),
+        context_of(geometry, arguments, release),
         chunked_prefill(arguments, release, device.memory_mib),
         fraction,
         _multimodal_reserve(case),
         device.is_blackwell,
     )
+
+
+def context_of(geometry: Geometry, arguments: ServerArguments, release: Release) -> int:
+    """The server's context length: the user's, else the model's with the transformers the release pins."""
+    return arguments.context_length or (geometry.context_len_5 if since(release, "0.5.10rc0") else geometry.context_len)
+
+
+def given_share(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> float:
+    """The share that SGLang leaves of a ``mem_fraction_static`` the user gives (``aiter_share``)."""
+    is_mla = uses_latent(geometry, arguments, release)
+    case = Resolution(geometry, arguments, release, device, is_mla, False, None)
+    return aiter_share(case, context_of(geometry, arguments, release))
 
 
 def uses_latent(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
@@ -279,7 +291,7 @@ def _keeps_overlap(arguments: ServerArguments, release: Release, spec: Speculati
 def _multimodal_reserve(case: Resolution) -> float:
     """GiB kept back for caches made after the pool (``mm_runtime_reservation_gb``, 0.5.18 and newer).
 
-    Qwen3-VL on large Hopper cards (0.5.22 and newer) keeps no embedding cache and, on one node, a CUDA transport instead,
+    Qwen3-VL on large Hopper cards (0.5.20 and newer) keeps no embedding cache and, on one node, a CUDA transport instead,
     which is larger where 400 requests and more may run.
     """
     if not case.is_multimodal or not since(case.release, "0.5.18"):
