@@ -1,6 +1,7 @@
 """``kvdiag size`` and ``kvdiag.size``: boundaries between releases, refusals, and errors that name the argument."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,40 @@ def test_gpt_oss_runs_in_bfloat16():
 
 def test_releases_that_were_not_read_are_sized_with_a_note():
     assert "were not read" in kvdiag.size(config=DENSE, release="0.2.15").notes[0]
+
+
+def test_a_sweep_over_fractions_and_memory_plans_once(monkeypatch):
+    module = sys.modules["kvdiag.sizing.size"]
+    made = []
+    make = module.make_plan
+    monkeypatch.setattr(module, "make_plan", lambda settings: made.append(settings) or make(settings))
+    config = DENSE | {"vocab_size": 77}
+    tokens = {
+        sized(config, "0.5.9", (40 + at, 78.0), mem_fraction_static=0.8 + at / 100).max_total_num_tokens for at in range(15)
+    }
+    assert len(tokens) == 15
+    assert len(made) == 1
+
+
+KIMI = LATENT | {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25"}
+QWEN = DENSE | {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_hidden_layers": 94, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fraction", "tokens"), [(0.88, 159_277), (0.85, 116_171)])
+def test_the_public_figures_of_kimi_k2_5_follow_from_its_two_readings(fraction, tokens):
+    found = sized(KIMI, "0.5.9", (21.7085, 94.0372), tp_size=8, mem_fraction_static=fraction)
+    assert found.max_total_num_tokens == tokens
+    assert found.bytes_per_token == 70_272
+
+
+def test_the_public_figure_of_qwen3_235b_has_a_bf16_cache_in_spite_of_its_fp8_weights():
+    weights = QWEN | {"quantization_config": {"quant_method": "fp8"}}
+    cell = sized(weights, "0.5.9", tp_size=4).bytes_per_token
+    assert cell == 48_128
+    assert round((367_404 + 1) * cell / 2 / 2**30, 2) == 8.23
 
 
 def test_more_memory_never_means_fewer_tokens():

@@ -170,6 +170,7 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
     return ServerArguments(**taken)
 
 
+@lru_cache(maxsize=4096)
 def _check_name(name: str, release: Release) -> None:
     known = _known_names()
     if name in _EXTRA or (ALIASES.get(name) in known and name not in known):

@@ -45,22 +45,28 @@ def requested_size(
     `memory` is GiB free after and before loading. Raises ArgumentError for names and values the release does not take,
     ConfigError, and CannotSizeError.
     """
-    number, arguments, backend = _arguments(release, args)
+    given = args.get("mem_fraction_static")
+    number, arguments, backend = _arguments(release, {name: args[name] for name in args if name != "mem_fraction_static"})
+    if given is not None and not (isinstance(given, float) and 0 < given < 1):
+        strict_arguments({"mem_fraction_static": given}, number)
     geometry = _geometry(config)
     if arguments.model_path is None and isinstance(config, (str, os.PathLike)):
-        arguments = replace(arguments, model_path=os.fspath(config))
+        arguments = _of_path(arguments, os.fspath(config))
     if backend == "mlx":
-        return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), args.get("mlx_used_gib"))
+        return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), given, args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
     device = device or _device(None, None, None)
-    if arguments.mem_fraction_static is not None and (share := given_share(geometry, arguments, number, device)) != 1:
-        arguments = replace(arguments, mem_fraction_static=arguments.mem_fraction_static * share)
-    sizing = size(geometry, arguments, number, _memory(*memory), device, draft)
-    notes = (
-        *_unloadable(geometry.architecture, number),
-        *would_not_start(geometry, arguments, (ALIASES.get(name, name) for name in args)),
-    )
+    if given is not None and (device.is_amd or arguments.attention_backend == "aiter"):
+        given *= given_share(geometry, arguments, number, device)
+    sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given)
+    names = tuple(ALIASES.get(name, name) for name in args)
+    notes = (*_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names))
     return replace(sizing, notes=notes) if notes else sizing
+
+
+@lru_cache(maxsize=KEPT)
+def _of_path(arguments: ServerArguments, path: str) -> ServerArguments:
+    return replace(arguments, model_path=path)
 
 
 def requested_device(name: str | None, memory_mib: int | None = None, capability: tuple[int, int] | None = None) -> Device:
@@ -106,6 +112,7 @@ def _kept_arguments(release: str, args: tuple[tuple[str, Any], ...]) -> tuple[Re
     return number, strict_arguments(dict(args), number), dict(args).get("backend")
 
 
+@lru_cache(maxsize=KEPT)
 def _check_known(release: Release) -> None:
     """ArgumentError for a release that is not among those whose arithmetic was read."""
     known = known_releases()
@@ -137,11 +144,18 @@ def _geometry(config: Config) -> Geometry:
     return kept
 
 
-def _mlx(geometry: Geometry, arguments: ServerArguments, release: Release, memory: Memory | None, used: float | None) -> Sizing:
+def _mlx(
+    geometry: Geometry,
+    arguments: ServerArguments,
+    release: Release,
+    memory: Memory | None,
+    given: float | None,
+    used: float | None,
+) -> Sizing:
     """The MLX pool: `memory` is what the system has free and the device's limit, `used` what MLX holds already, all GiB."""
     dtype = model_dtype(geometry, arguments)
     slot = mlx.bytes_per_slot(geometry, plain_element_bytes(dtype) or 2, release)
-    fraction = arguments.mem_fraction_static or mlx.DEFAULT_FRACTION
+    fraction = given or mlx.DEFAULT_FRACTION
     tokens = None
     if memory is not None and used is not None:
         tokens = mlx.pool_slots(memory.total, used, memory.available, fraction, slot)

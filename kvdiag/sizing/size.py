@@ -85,7 +85,7 @@ class _Pools:
     dsv4: dsv4.Dsv4Pools | None = None
 
 
-_PLANS: dict[Any, tuple[Geometry, Geometry | None, Plan]] = {}
+_PLANS: dict[Any, tuple[tuple[Any, ...], Plan]] = {}
 
 
 def size(
@@ -95,35 +95,40 @@ def size(
     memory: Memory | None = None,
     device: Device = UNKNOWN_DEVICE,
     draft: Geometry | None = None,
+    fraction: float | None = None,
 ) -> Sizing:
     """Sizes the pools of one rank by the arithmetic of `release`.
 
     `memory` is taken as exact; without it only the cell is computed. `device` decides defaults that are not in
-    `arguments`. Raises CannotSizeError where no formula holds or the server would not start.
+    `arguments`; `fraction` stands for its ``mem_fraction_static``, so that a sweep over fractions plans once.
+    Raises CannotSizeError where no formula holds or the server would not start.
     """
     plan = _plan(geometry, arguments, release, device, draft)
     settings = plan.settings
-    if memory is None or settings.fraction is None:
-        return _sizing(plan, None, None, (NO_MEMORY if memory is None else NO_BUDGET,))
-    slack = memory.total * (1 - settings.fraction)
+    if fraction is None:
+        fraction = settings.fraction
+    if memory is None or fraction is None:
+        return _sizing(plan, None, None, fraction, (NO_MEMORY if memory is None else NO_BUDGET,))
+    slack = memory.total * (1 - fraction)
     rest = memory.available - slack - settings.reserved_gib
-    return _sizing(plan, rest, _pools(plan, rest), ())
+    return _sizing(plan, rest, _pools(plan, rest), fraction, ())
 
 
 def _plan(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None) -> Plan:
-    """The plan, kept by the identity of the geometries: they are immutable and held as long as their plan is."""
-    key = (id(geometry), id(draft), arguments, release.key, device)
+    """The plan, kept by the identity of what it is made of: all are immutable and held as long as their plan is."""
+    parts = (geometry, arguments, release, device, draft)
+    key = tuple(map(id, parts))
     kept = _PLANS.get(key)
-    if kept is not None and kept[0] is geometry and kept[1] is draft:
-        return kept[2]
+    if kept is not None:
+        return kept[1]
     plan = make_plan(resolve(geometry, arguments, release, device, draft))
     if len(_PLANS) >= KEPT_PLANS:
         _PLANS.clear()
-    _PLANS[key] = (geometry, draft, plan)
+    _PLANS[key] = (parts, plan)
     return plan
 
 
-def _sizing(plan: Plan, rest: float | None, found: _Pools | None, missing: tuple[str, ...]) -> Sizing:
+def _sizing(plan: Plan, rest: float | None, found: _Pools | None, fraction: float | None, missing: tuple[str, ...]) -> Sizing:
     settings = plan.settings
     compressed = found.dsv4 if found is not None else None
     return Sizing(
@@ -141,7 +146,7 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, missing: tuple
         terms=plan.terms,
         page_size=settings.page,
         context_len=settings.context,
-        mem_fraction_static=settings.fraction,
+        mem_fraction_static=fraction,
         c4_max_total_num_tokens=compressed.c4 if compressed else None,
         c128_max_total_num_tokens=compressed.c128 if compressed else None,
         c4_state_pool_size=compressed.c4_state if compressed else None,
