@@ -22,7 +22,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "new_tokens": ("#new-token", "#new_token"),
     "cached": ("#cached-token", "#cached_token"),
     "pending": ("#pending-token",),
-    "transferring": ("#transfer-req", "#inflight-req", "#transferring-req", "#prealloc-req", "#bootstrap-req"),
+    "transferring": ("#transfer-req", "#inflight-req", "#transferring-req", "#bootstrap-req"),
 }
 _USAGES: dict[str, tuple[str, ...]] = {
     "usage": ("token usage", "full token usage", "gpu token usage"),
@@ -163,6 +163,9 @@ def _batch(record: Record, clock: _Clock) -> Batch:
     fields |= {name: _interval(record, names) for name, names in _USAGES.items()}
     fields |= {name: _real(record, names) for name, names in _MEASURES.items()}
     fields["graph"] = _truth(record)
+    allocating = _whole(record, ("#prealloc-req",))
+    if allocating is not None:  # a decode server queues what still lacks tokens apart from its queue
+        fields["queued"] = (fields["queued"] or 0) + allocating
     return Batch(kind, record.line.number, str(record.rank), clock.second(record), **fields)
 
 

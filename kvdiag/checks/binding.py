@@ -57,7 +57,7 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
     if not batch.queued:
         if batch.queued is None and not _is_full(batch):
             return "unknown"
-        return "transfer" if batch.transferring and not batch.running else "arrivals"
+        return "transfer" if (batch.transferring or 0) > (batch.running or 0) else "arrivals"
     if cap and batch.running is not None and batch.running >= cap:
         return "max_running_requests"
     if batch.state_usage is not None and batch.state_usage.high >= FULL:
@@ -95,7 +95,9 @@ def nothing_waited(activity: Activity, cap: int | None) -> bool:
     """Whether the decode lines tell that no request ever waited, went back to the queue, or came up to the cap."""
     decode = activity.decode
     most = max((batch.running or 0 for batch in decode), default=0)
-    return bool(decode) and not activity.retractions and all(b.queued == 0 for b in decode) and (cap is None or most < cap)
+    moving = any((batch.transferring or 0) > (batch.running or 0) for batch in decode)
+    waited = moving or bool(activity.retractions) or any(batch.queued != 0 for batch in decode)
+    return bool(decode) and not waited and (cap is None or most < cap)
 
 
 def are_tokens_wanted(facts: Facts) -> bool | None:

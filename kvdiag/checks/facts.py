@@ -18,6 +18,8 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Event, Number, Start
 
+_OOM = ("out of memory", "OutOfMemoryError", "Tried to allocate")
+
 
 @frozen
 class Facts:
@@ -48,6 +50,13 @@ class Facts:
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds in the order of the log."""
         return [event for event in self.start.events if event.kind in kinds]
+
+    @cached_property
+    def ran_out(self) -> list[Event]:
+        """Device allocators out of memory, wherever the text stands: alone, behind an exception's name, in a capture failure."""
+        found = self.events("out_of_memory")
+        found += [e for e in self.events("graph_capture_failed", "crash") if any(mark in e.record.message for mark in _OOM)]
+        return sorted(found, key=lambda event: event.record.line.number)
 
     @cached_property
     def captures(self) -> list[Event]:

@@ -108,6 +108,8 @@ def most_fraction(facts: Facts) -> Lever | None:
     None with AMD's attention too: it makes the fraction less than what is given, and the log prints only the result.
     """
     now, total, free = facts.fraction, facts.total, facts.free_at_end
+    if facts.ran_out:
+        return None
     if now is None or total is None or free is None or free.interval is None or facts.inputs.on_shared_memory:
         return None
     room = free.interval.low - keep(total)
@@ -168,6 +170,8 @@ def ways_to_more_tokens(facts: Facts) -> str:
 def _is_tight(facts: Facts) -> bool:
     """Whether the log shows that no larger fraction would leave the memory to keep."""
     free, total = facts.free_at_end, facts.total
+    if facts.ran_out:
+        return True
     if free is None or free.interval is None or total is None or facts.inputs.on_shared_memory:
         return False
     return free.interval.low - keep(total) < total.high * STEP

@@ -69,6 +69,9 @@ class Gatherer:
         self._texts[path] = texts
         stamps, timed = self._clocks.setdefault(path, Clock()).stamps(chunk)
         values = {name: found for name, columns in SOURCES.items() if (found := _first_of(chunk, columns)) is not None}
+        allocating = _first_of(chunk, ("#prealloc-req",))
+        if allocating is not None:  # a decode server queues what still lacks tokens apart from its queue
+            values["queued"] = _sum(values.get("queued"), allocating)
         stream = chunk.columns.get(STREAM)
         streams = None if stream is None else _filled(stream.values.astype("float64"), stream.there)
         rows = Rows(chunk.family == BATCH_FAMILIES.index("decode-batch"), stamps, timed, values)
@@ -132,6 +135,15 @@ def _first_of(chunk: Chunk, columns: Iterable[str]) -> Any:
         values = _filled(column.values.astype(np.float32 if whole else np.float64), column.there)
         found = values if found is None else _or(found, values)
     return found
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """Both added up, NaN only where neither is there."""
+    import numpy as np
+
+    if first is None:
+        return second
+    return np.where(np.isnan(first), second, first + np.nan_to_num(second))
 
 
 def _or(first: Any, second: Any) -> Any:

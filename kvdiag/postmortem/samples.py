@@ -90,7 +90,7 @@ def _bound(rows: Rows, running: Any, bounds: Bounds) -> Any:
     busy = running + admitted
     transferring = rows.values.get("transferring")
     if transferring is not None:
-        bound[~waits & (transferring > 0) & (busy == 0)] = BOUNDS.index("transfer")
+        bound[~waits & (transferring > busy)] = BOUNDS.index("transfer")
     usage = rows.values.get("usage")
     at = np.flatnonzero(waits)
     if not len(at):

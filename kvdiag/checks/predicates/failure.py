@@ -22,7 +22,7 @@ _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
 _STEPS = r"\| *([0-9]{1,6})/([0-9]{1,6}) \["
 _UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
-_OOM = ("out of memory", "OutOfMemoryError", "Tried to allocate")
+_ABOUT_SIZES = re.compile(r"--[a-z-]*(?:ratio|fraction|tokens|requests|context-length)|KV budget|\bpool\b")
 
 
 def _bytes(found: re.Match[str] | None) -> Fraction | None:
@@ -35,13 +35,6 @@ def _is_up(facts: Facts) -> bool:
 
 def _start_seen(facts: Facts) -> bool:
     return bool(facts.start.server_args or facts.start.find("pre_model_load_memory") or facts.start.find("available_gpu_memory"))
-
-
-def _ooms(facts: Facts) -> list[Event]:
-    """Device allocators out of memory, wherever the text stands: alone, behind an exception's name, in a capture failure."""
-    found = facts.events("out_of_memory")
-    found += [e for e in facts.events("graph_capture_failed", "crash") if any(mark in e.record.message for mark in _OOM)]
-    return sorted(found, key=lambda event: event.record.line.number)
 
 
 def _first_line(facts: Facts, *names: str) -> float:
@@ -93,7 +86,7 @@ def _feasible_below(facts: Facts, short: Fraction | None) -> dict[str, Any]:
 
 def capture_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """Graphs could not be captured for lack of device memory."""
-    for event in _ooms(facts):
+    for event in facts.ran_out:
         if _phase(facts, event) == "capture" or "apture" in event.record.message.partition(":")[0]:
             yield Hit(event_lines([event]), _oom_values(facts, event))
             return
@@ -101,7 +94,7 @@ def capture_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 
 def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
     """Capture failed and no allocator ran out: another exception, or none named."""
-    if _ooms(facts) or _is_up(facts):
+    if facts.ran_out or _is_up(facts):
         return
     failed = facts.events("graph_capture_failed")
     began = facts.start.find("memory_before_graphs") or (facts.captures and not _is_complete(facts.captures[-1]))
@@ -153,17 +146,26 @@ def _free_at_capture(facts: Facts) -> Interval | None:
 
 def loading_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """The weights themselves did not fit."""
-    for event in _ooms(facts):
-        if _phase(facts, event) in ("loading", "pools"):
+    for event in facts.ran_out:
+        if _phase(facts, event) == "loading":
             held = [_bytes(found) or Fraction(0) for found in _OTHERS.finditer(event.record.message)]
             values = {"others": sum(held) if held else None, "processes": len(held)}
             yield Hit(event_lines([event]), _oom_values(facts, event) | values)
             return
 
 
+def pools_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """The weights were loaded, and what comes after them did not fit."""
+    for event in facts.ran_out:
+        if _phase(facts, event) == "pools":
+            weights = facts.available
+            yield Hit(event_lines([event]), _oom_values(facts, event) | {"after": weights})
+            return
+
+
 def serving_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """A batch did not fit outside the pools while the server ran."""
-    for event in _ooms(facts):
+    for event in facts.ran_out:
         if _phase(facts, event) == "serving":
             free = facts.free_at_end.interval if facts.free_at_end else None
             values = _oom_values(facts, event) | {"left": free, "chunk": facts.whole("chunked_prefill_size")}
@@ -173,7 +175,7 @@ def serving_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 
 def unplaced_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """An allocator ran out and the excerpt does not tell when."""
-    for event in _ooms(facts):
+    for event in facts.ran_out:
         if _phase(facts, event) == "unknown" and "apture" not in event.record.message.partition(":")[0]:
             yield Hit(event_lines([event]), _oom_values(facts, event))
             return
@@ -232,13 +234,21 @@ def hung(facts: Facts, at: At) -> Iterator[Hit]:
 def start_failed(facts: Facts, at: At) -> Iterator[Hit]:
     """A start that ended in an exception which is no memory shortage."""
     died = facts.events("crash", "exception")
-    if _is_up(facts) or not died or not _start_seen(facts) or _ooms(facts):
+    if _is_up(facts) or not died or not _start_seen(facts) or facts.ran_out:
         return
     named = [e for e in facts.events("exception") if "KeyboardInterrupt" not in e.record.message]
     reason = _named(named[-1:]) or (facts.last_exception[:200] or None)
     if reason is None:
         return
-    yield Hit(event_lines([*named[-1:], *facts.events("crash")[:1]]), {"exception": reason, "free": _free_now(facts)})
+    sizes = reason is not None and bool(_ABOUT_SIZES.search(reason))
+    values = {
+        "exception": reason,
+        "free": _free_now(facts),
+        "kind": "is about the size of a pool" if sizes else "is no memory shortage",
+        "sizes": "" if sizes else None,
+        "other": None if sizes else "",
+    }
+    yield Hit(event_lines([*named[-1:], *facts.events("crash")[:1]]), values)
 
 
 def _free_now(facts: Facts) -> Interval | None:
@@ -250,7 +260,7 @@ def died_serving(facts: Facts, at: At) -> Iterator[Hit]:
     """A process of a running server died, one whose start is not in the log, or one of a start whose exception is not."""
     died, named = facts.events("crash") or facts.events("died"), facts.events("exception")
     told = bool(named or facts.last_exception)
-    if not died or _ooms(facts) or (_start_seen(facts) and not _is_up(facts) and told):
+    if not died or facts.ran_out or (_start_seen(facts) and not _is_up(facts) and told):
         return
     exception = _named(named[-1:])
     unnamed = "" if exception is None and not facts.events("crash") else None

@@ -54,15 +54,24 @@ def _own_is_small(batch: Batch, facts: Facts) -> bool:
 
 
 def another_pool(facts: Facts, at: At) -> Iterator[Hit]:
-    """More tokens in use than the pool has: these lines are of another server, or of another pool."""
+    """More tokens in use than the pool has, or more requests than may run: these lines are of another server."""
     pool = facts.pool_tokens
     if pool is None or not facts.tokens or facts.start.find("swa_max_total_num_tokens"):
         return
     found = [b for b in facts.activity.decode if b.tokens is not None and b.tokens > pool.high]
-    if found:
-        most = max(found, key=lambda b: b.tokens or 0)
-        values = {"lines": len(found), "all": len(facts.activity.decode), "held": most.tokens, "tokens": pool}
-        yield Hit(tuple(b.line for b in found[:4]), values)
+    cap = facts.limits.max_running_requests if facts.inputs.arguments.pp_size == 1 else None
+    crowded = [b for b in facts.activity.decode if cap is not None and (b.running or 0) > cap]
+    if found or crowded:
+        values = {
+            "lines": len(found) or None,
+            "crowded": len(crowded) or None,
+            "all": len(facts.activity.decode),
+            "held": max((b.tokens or 0 for b in found), default=None),
+            "most": max((b.running or 0 for b in crowded), default=None),
+            "tokens": pool,
+            "cap": cap,
+        }
+        yield Hit(tuple(b.line for b in (found or crowded)[:4]), values)
 
 
 def leak(facts: Facts, at: At) -> Iterator[Hit]:

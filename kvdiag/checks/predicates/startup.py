@@ -124,9 +124,23 @@ def states_take_budget(facts: Facts, at: At) -> Iterator[Hit]:
     for event in _failures(facts)[:1]:
         values = _values(facts, event)
         budget = values.get("budget")
-        if budget is not None and budget.low > 0:
+        if budget is not None and budget.low > 0 and not _cap_below_a_page(facts):
             values["slots"] = facts.arg("max_mamba_cache_size")
             values["draft"] = facts.arg("speculative_num_draft_tokens")
+            yield Hit(event_lines([event]), values)
+
+
+def _cap_below_a_page(facts: Facts) -> bool:
+    """Whether --max-total-tokens, rounded down to whole pages, is nothing."""
+    cap, page = facts.arg("max_total_tokens"), facts.inputs.arguments.page_size
+    return isinstance(cap, int) and isinstance(page, int) and page > 0 and cap // page == 0
+
+
+def cap_below_a_page(facts: Facts, at: At) -> Iterator[Hit]:
+    """The budget came to nothing because the cap is smaller than one page."""
+    for event in _failures(facts)[:1]:
+        if _cap_below_a_page(facts):
+            values = {"cap": facts.arg("max_total_tokens"), "page": facts.inputs.arguments.page_size}
             yield Hit(event_lines([event]), values)
 
 

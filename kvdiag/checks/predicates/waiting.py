@@ -76,6 +76,7 @@ def cap_bound(facts: Facts, at: At) -> Iterator[Hit]:
     pool = facts.pool_tokens
     values: dict[str, Any] = {
         "cap": facts.cap,
+        "running": extremes(found, "running"),
         "usage": usage,
         "queued": max(b.queued or 0 for b in found),
         **_sample(facts, found),
