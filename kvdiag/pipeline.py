@@ -123,13 +123,17 @@ def explain(
     assembly = Assembly()
     for index, path in enumerate(paths):
         watch = _Watch(Input(path), tap)
-        told = 0
+        told, every = 0, 0
         take = None if rows is None else partial(rows, index)
         endless = path == "-" or not os.path.isfile(path)
         for record in watch.through(_records(path, watch, take, thin=thin)):
             if endless and not watch.seen.matched and record.line.number > HOPELESS:
                 break
             assembly.add(record, index)
+            if watch.sample.every != every:
+                if every:
+                    assembly.thin(watch.sample.every, index)
+                every = watch.sample.every
             if progress is not None and watch.seen.bytes != told:
                 told = watch.seen.bytes
                 progress(path, told)

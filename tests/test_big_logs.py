@@ -139,3 +139,30 @@ def test_places_in_a_recoded_log_are_not_told(tmp_path):
     assert frame([str(path)])["offset"].notna().all()
     path.write_text(path.read_text(), encoding="utf-16")
     assert frame([str(path)])["offset"].isna().all()
+
+
+def test_a_long_pipe_is_sampled_as_a_file_is_and_a_short_one_is_not(tmp_path, kvdiag):
+    path = tmp_path / "server.log"
+    make_log.write_log(path, size=12_000_000, seed=3)
+    for name, told in (("big", "findings look at one in 16"), ("small", None)):
+        text = path.read_text() if name == "big" else path.read_text()[:500_000].rpartition("\n")[0] + "\n"
+        path.write_text(text)
+        results = [json.loads(kvdiag("explain", log, "--format", "json", stdin=text.encode()).stdout) for log in ("-", str(path))]
+        (piped,), (filed,) = (result["starts"] for result in results)
+        assert bool(piped["notes"]) == bool(filed["notes"]) == (told is not None)
+        assert [f["code"] for f in piped["findings"]] == [f["code"] for f in filed["findings"]]
+        if told is None:
+            assert piped == filed
+        else:
+            assert told in piped["notes"][0]
+
+
+def test_an_input_longer_than_was_thought_is_sampled_evenly(tmp_path, monkeypatch):
+    path = tmp_path / "server.log"
+    make_log.write_log(path, size=3_000_000, seed=3)
+    monkeypatch.setattr(sample, "WANTED", 100)
+    monkeypatch.setattr(sample, "_ROW_BYTES", 20_000)
+    kept = list(explain([str(path)]).starts[0].start.batches)
+    thirds = Counter(record.line.number * 3 // (path.read_bytes().count(b"\n") + 1) for record in kept)
+    assert 150 < len(kept) < 450
+    assert max(thirds.values()) < 1.3 * min(thirds.values())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvdiag.frozen import mutable
 from kvdiag.lines.record import Record, read_records
@@ -20,11 +19,13 @@ if TYPE_CHECKING:
 
 BIG = 1 << 20
 """Bytes from which a log is worth loading numpy for."""
-WANTED = 1500
-"""Scheduler lines that are looked at one by one (an eighth for a fleet), about."""
+WANTED = 1 << 10
+"""Scheduler lines that are looked at one by one (an eighth for a fleet): so many, up to twice as many."""
 _ROW_BYTES = 200
-_PERIODS = 2 * 3 * 5 * 7
-"""Ranks print in turn: a step that shares no factor with their number comes to all of them."""
+_AT_FIRST = 4
+"""One line in so many is looked at where nothing tells how long the log is."""
+_TURN = 0x9E3779B1
+_WHOLE_TURN = 1 << 32
 _PIECE = 1 << 12
 _UNPACKS_TO = 8
 _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Error", "Exception", "avail_mem=", "Capturing")
@@ -32,20 +33,34 @@ _TELLING = ("SIGQUIT", "sigquit", "Killed", "out of memory", "OutOfMemory", "Err
 
 @mutable
 class Sample:
-    """How many scheduler lines there are, and that every `every`-th of them was looked at."""
+    """How many scheduler lines there are, and that about one in `every` was looked at: `kept` of them; see `chosen`."""
 
     rows: int = 0
     every: int = 1
+    kept: int = 0
+
+
+def chosen(numbers: Any, every: int) -> Any:
+    """Whether the lines with these numbers (or that number) are among the one in `every` that is looked at.
+
+    Turning by the golden section spreads them evenly over any stretch and over ranks that print in turn; what is chosen for
+    twice the `every` is chosen for this one, too.
+    """
+    return numbers * _TURN % _WHOLE_TURN < _WHOLE_TURN // every
 
 
 def is_big(path: str) -> bool:
-    """Whether the log at `path` is a file of more than a few thousand lines."""
-    return _size(path) >= BIG
+    """Whether the log at `path` has more than a few thousand lines; of a pipe nothing tells."""
+    if path == "-":
+        from kvdiag.reading.standard import standard_input
+
+        return standard_input().holds(BIG)
+    return _size(path) >= BIG or (os.path.exists(path) and not os.path.isfile(path))
 
 
 def _size(path: str) -> int:
     if path == "-" or not os.path.isfile(path):
-        return 0
+        return _AT_FIRST * WANTED * _ROW_BYTES
     packed = path.endswith((".gz", ".bz2", ".xz", ".zst"))
     return os.path.getsize(path) * (_UNPACKS_TO if packed else 1)
 
@@ -61,14 +76,15 @@ def sampled_records(
 ) -> Iterator[Record]:
     """The records of the log at `path` in the order of their lines.
 
-    Of its scheduler lines only every so many-th comes (and the first of each shape; `thin` takes an eighth), and of
+    Of its scheduler lines only the `chosen` ones come (and the first of each shape; `thin` takes an eighth), and of
     messages that no rule knows the first of each shape; `count` is told how many lines like a record do not come (-1
     takes one of them back), and `rows` gets all scheduler lines as columns.
     """
     from kvdiag.lines.scan import Scanner
     from kvdiag.reading.blocks import blocks_of
 
-    sample.every = _step(_size(path) // _ROW_BYTES // (WANTED >> 3 if thin else WANTED))
+    wanted = WANTED >> 3 if thin else WANTED
+    sample.every = 1 << max(0, (_size(path) // _ROW_BYTES // wanted).bit_length() - 1)
     kinds: set[tuple[object, ...]] = set()
     scanner = Scanner(_of_no_account, seen)
     blocks = blocks_of(path, seen)
@@ -76,6 +92,8 @@ def sampled_records(
         yield from strict_records(path, seen, rows)
         return
     for block, found in scanner.scanned(blocks):
+        while sample.kept + len(found.rows) // sample.every > 4 * wanted:
+            sample.every, sample.kept = 2 * sample.every, sample.kept // 2
         if rows is not None:
             rows(found.rows, scanner.texts)
         for record, siblings in found.counted:
@@ -112,11 +130,6 @@ def _of_no_account(record: Record) -> bool:
     return record.family is None and record.prefixed and not any(word in record.message for word in _TELLING)
 
 
-def _step(least: int) -> int:
-    """The greatest step up to `least` that no small number of ranks divides."""
-    return next((step for step in range(least, 1, -1) if gcd(step, _PERIODS) == 1), 1)
-
-
 def _sampled(
     found: Scanned, block: Block, scanner: Scanner, sample: Sample, kinds: set[tuple[object, ...]]
 ) -> tuple[list[Record], list[Record]]:
@@ -128,9 +141,10 @@ def _sampled(
     from kvdiag.lines.columns import BATCH_FAMILIES
 
     rows = found.rows
-    wanted = {*range(-sample.rows % sample.every, len(rows), sample.every), *range(max(0, len(rows) - 1), len(rows))}
+    wanted = [*chosen(rows.lines, sample.every).nonzero()[0].tolist(), *range(max(0, len(rows) - 1), len(rows))]
     sample.rows += len(rows)
-    places = {int(rows.lines[row]): int(rows.offsets[row]) for row in sorted(wanted)}
+    sample.kept += len(wanted)
+    places = {int(rows.lines[row]): int(rows.offsets[row]) for row in wanted}
     dropped = []
     for record in found.records:
         if record.family not in BATCH_FAMILIES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from typing import IO, cast
 
@@ -16,6 +15,7 @@ from kvdiag.reading.column import cut_column
 from kvdiag.reading.encoding import ToUtf8
 from kvdiag.reading.limits import Bounded, Counted, failure
 from kvdiag.reading.line import Input, Line
+from kvdiag.reading.standard import standard_input
 from kvdiag.reading.unwrap import Unwrapper
 
 BLOCK = 1 << 20
@@ -68,7 +68,7 @@ def _is_file(stream: IO[bytes]) -> bool:
 
 def _open_raw(path: str) -> IO[bytes]:
     if path == "-":
-        return cast("IO[bytes]", sys.stdin.buffer)
+        return cast("IO[bytes]", io.BufferedReader(standard_input(), BLOCK))
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kvdiag.lines import Record
+from kvdiag.lines.sample import chosen
 
 MOST = 1 << 14
 """Lines that are kept; when there are more, every second one is dropped."""
@@ -30,6 +31,10 @@ class Batches:
     def replace(self, make: Callable[[Record], Record]) -> None:
         """Puts what `make` gives in the place of each line."""
         self._kept = [make(record) for record in self._kept]
+
+    def thin(self, every: int) -> None:
+        """Keeps of the lines that were chosen from all those that one in `every` would have, too."""
+        self._kept = [record for record in self._kept if chosen(record.line.number, every)]
 
     def __iadd__(self, other: Batches) -> Batches:
         self.seen += other.seen
