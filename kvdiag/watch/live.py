@@ -11,6 +11,7 @@ from kvdiag.frozen import frozen, mutable
 from kvdiag.lines import Record
 from kvdiag.lines.chunk import Chunk, ranks
 from kvdiag.lines.columns import BATCH_FAMILIES
+from kvdiag.lines.sample import chosen
 from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input
 from kvdiag.reading.blocks import Block
@@ -20,6 +21,8 @@ from kvdiag.watch.arising import Arising
 FULL = 0.90
 """Usage from which a pool counts as full, as in the postmortem."""
 SHOWN = 12
+_LOOKED_AT = 64
+"""Scheduler lines of a block that findings look at, about."""
 _NUMBERS = ("max_total_num_tokens", "max_running_requests", "context_len")
 _READ = {
     "running": ("#running-req",),
@@ -77,7 +80,7 @@ class Server:
             if happening is not None:
                 self.happenings.append(happening)
                 yield happening
-        self._arising.add(sorted([*found.records, *self._last_row(found, block)], key=lambda record: record.line.number))
+        self._arising.add(sorted([*found.records, *self._some_rows(found, block)], key=lambda record: record.line.number))
         self.rows += len(found.rows)
         for happening in self._rows(found.rows):
             self.happenings.append(happening)
@@ -92,12 +95,15 @@ class Server:
                 self.happenings.append(happening)
                 yield happening
 
-    def _last_row(self, found: Scanned, block: Block) -> list[Record]:
-        """The last scheduler line of a block as a record, where it was read as columns."""
+    def _some_rows(self, found: Scanned, block: Block) -> list[Record]:
+        """Scheduler lines that were read as columns as records: of a long block an even choice, and its last."""
         rows = found.rows
-        if not len(rows) or block.cut or any(record.line.number == int(rows.lines[-1]) for record in found.records):
+        if not len(rows) or block.cut:
             return []
-        return self._scanner.strictly(block, [(int(rows.lines[-1]), int(rows.offsets[-1]))])
+        strict = {record.line.number for record in found.records}
+        wanted = {*chosen(rows.lines, 1 << max(0, (len(rows) // _LOOKED_AT).bit_length())).nonzero()[0].tolist(), len(rows) - 1}
+        places = [(int(rows.lines[row]), int(rows.offsets[row])) for row in sorted(wanted)]
+        return self._scanner.strictly(block, [place for place in places if place[0] not in strict])
 
     def _record(self, record: Record) -> Happening | None:
         if record.family == "capacity":
