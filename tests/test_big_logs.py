@@ -120,6 +120,17 @@ def test_the_sample_is_even_over_time_and_ranks(ranks, compiled, tmp_path, monke
         assert all(abs(count - len(kept) / groups) < 0.25 * len(kept) / groups for count in counts.values()), counts
 
 
+@pytest.mark.parametrize("case", ["0.4.6-llama-gqa-flood-retract", "0.5.9-fail-memfrac-tiny"])
+@pytest.mark.parametrize("before", ["XYZ#{n}# ", "svc:{n}:INFO>> "])
+def test_what_no_layer_knows_is_learnt_for_the_whole_of_a_big_log(case, before, tmp_path, monkeypatch):
+    path = tmp_path / "server.log"
+    lines = (FIXTURES / "real" / case / "server.log").read_text(encoding="utf-8").split("\n")[:-1]
+    path.write_text("".join(f"{before.format(n=n)}{line}\n" for n, line in enumerate(lines)), encoding="utf-8")
+    slow = told(path)
+    monkeypatch.setattr(sample, "BIG", 0)
+    assert told(path) == slow
+
+
 @pytest.mark.parametrize("name", [*WRAPPERS, "utf-16"])
 def test_big_wrapped_logs_give_the_diagnosis_of_small_ones(name, tmp_path, monkeypatch):
     path = tmp_path / "server.log"

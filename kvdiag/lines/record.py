@@ -114,13 +114,15 @@ class Record:
         return value.interval if value else None
 
 
-def read_records(lines: Iterable[Line | Record]) -> Iterator[Record]:
-    """The records of a stream of lines, in order; blank lines are passed over, and what is a record already stays one."""
-    return joined(mended(_physical(lines), _remade, _recovered), _join)
+def read_records(lines: Iterable[Line | Record], packaging: Packaging | None = None) -> Iterator[Record]:
+    """The records of a stream of lines, in order; blank lines are passed over, and what is a record already stays one.
+
+    `packaging` is what lines of the same log before these have taught.
+    """
+    return joined(mended(_physical(lines, packaging or Packaging()), _remade, _recovered), _join)
 
 
-def _physical(lines: Iterable[Line | Record]) -> Iterator[Record]:
-    packaging = Packaging()
+def _physical(lines: Iterable[Line | Record], packaging: Packaging) -> Iterator[Record]:
     for line in lines:
         if isinstance(line, Record):
             yield line

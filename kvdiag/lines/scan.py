@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from kvdiag.frozen import field, mutable
 from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
+from kvdiag.lines.packaging import Packaging
 from kvdiag.lines.record import Record, read_records
 from kvdiag.lines.shapes import Action, Run, Shape, learn
 from kvdiag.lines.siblings import Siblings
@@ -60,6 +61,7 @@ class Scanner:
         self._table = self._new_table()
         self._number = 1
         self._unwrapper = Unwrapper()
+        self._packaging = Packaging()
         self._cuts = False
         self._begun: _Begun = None
 
@@ -97,7 +99,7 @@ class Scanner:
 
     def finish(self) -> Scanned:
         """What is left when the input has ended: beginnings of lines whose end never came."""
-        records = list(read_records(self._unwrapper.rest(self._number - 1)))
+        records = list(read_records(self._unwrapper.rest(self._number - 1), self._packaging))
         return Scanned(of_records(records, {}, self.texts), records)
 
     def _strictly_all(self, block: Block) -> Scanned:
@@ -110,7 +112,7 @@ class Scanner:
             offset += len(raw) + 1
             self._number += 1
         self._seen.lines += len(offsets)
-        records = list(read_records(lines))
+        records = list(read_records(lines, self._packaging))
         return Scanned(of_records(records, offsets, self.texts), records)
 
     def _forget(self, begun: _Begun) -> None:
@@ -123,7 +125,7 @@ class Scanner:
         if block.cut:
             self._forget(begun)
             lines = lines_of(block.data, self._number, self._seen, self._unwrapper, cut=True)
-            alone = list(read_records(lines))
+            alone = list(read_records(lines, self._packaging))
             offset = {self._number: block.offset}
             self._number += 1
             self._seen.lines += 1
@@ -155,7 +157,7 @@ class Scanner:
             raw = block.data[begin : block.data.index(b"\n", begin) + 1]
             record = None if block.cut else self._siblings.record(raw, number)
             lines += [record] if record else lines_of(raw, number, self._seen, self._unwrapper, cut=block.cut)
-        return list(read_records(lines))
+        return list(read_records(lines, self._packaging))
 
     def _collect(self, table: Table, block: Block, rows: list[Chunk], counted: list[tuple[Record, int]]) -> None:
         taken = table.take(self._number, block.offset)
@@ -182,7 +184,7 @@ class Scanner:
                 unknown[number] = raw
             lines += [record] if record else lines_of(raw, number, self._seen, self._unwrapper)
         by_line: dict[int, list[Record]] = {}
-        for record in read_records(lines):
+        for record in read_records(lines, self._packaging):
             records.append(record)
             by_line.setdefault(record.line.number, []).append(record)
         return self._learn((raw, by_line.get(number, [])) for number, raw in unknown.items())
