@@ -16,7 +16,7 @@ from kvdiag.source import code_path, open_tree
 from kvdiag.source.find_line import find_line
 from kvdiag.source.parsed import Parsed
 from tests.conftest import ROOT
-from tests.test_source_arithmetic import SIZING, TREE, git
+from tests.source_trees import SIZING, TREE, git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git makes the repositories; the product does without")
 MEGABYTE = 1 << 20

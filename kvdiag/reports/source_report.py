@@ -10,6 +10,7 @@ from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import inert_json, safe
 
 Answer = dict[str, Any]
+_MOST_NAMED = 8
 
 
 def render_json(answer: Answer) -> str:
@@ -93,9 +94,10 @@ def _changes(answer: Answer, paint: Paint) -> Iterator[str]:
     yield paint.bold(safe(f"{answer['number']}: what is different from {against['tree']}{at} ({old})"))
     if not answer["changes"]:
         yield from paint.wrap(
-            f"Nothing in the {len(answer['path'])} statements of the path, their conditions and the functions they stand in. "
-            "Not compared: functions these call and constants from elsewhere that are no step of the path."
+            f"Nothing in the {len(answer['path'])} statements of the path, their conditions, the functions they stand in, "
+            f"and the {answer['reached']} definitions that these need."
         )
+        yield from paint.wrap(safe(_not_followed(answer["not_followed"])))
     for change in answer["changes"]:
         yield ""
         yield from paint.wrap(safe(change["sentence"]))
@@ -103,6 +105,13 @@ def _changes(answer: Answer, paint: Paint) -> Iterator[str]:
             for text in texts:
                 if text not in change[other]:
                     yield paint.colour(safe(f"  {mark} {text}"), "red" if mark == "-" else "green")
+
+
+def _not_followed(names: list[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"Not compared, as they belong to other objects: {', '.join(names[:_MOST_NAMED])}{more}."
 
 
 def _line(answer: Answer, paint: Paint) -> Iterator[str]:

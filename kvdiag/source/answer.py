@@ -32,12 +32,18 @@ def changes_answer(newer: SourceTree, older: SourceTree, number: str) -> dict[st
 
 
 def _changes(newer: SourceTree, older: SourceTree, number: str) -> dict[str, Any]:
-    from kvdiag.source.changes import path_changes
+    from kvdiag.source.changes import compared
 
-    changes = [{name: getattr(change, name) for name in names_of(change)} for change in path_changes(older, newer, number)]
+    found = compared(older, newer, number)
+    changes = [{name: getattr(change, name) for name in names_of(change)} for change in found.changes]
     before = release_data(release_of(older))
     against = {"tree": older.name, "revision": older.origin.revision, "tag": older.origin.tag, **before}
-    return path_data(newer, code_path(newer, number)) | {"against": against, "changes": changes}
+    return path_data(newer, code_path(newer, number)) | {
+        "against": against,
+        "changes": changes,
+        "reached": found.reached,
+        "not_followed": list(found.unfollowed),
+    }
 
 
 def numbers_answer(tree: SourceTree) -> dict[str, Any]:

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen
-from kvdiag.source.parsed import Parsed
-from kvdiag.source.path import PathStep, code_path
-from kvdiag.source.syntax import condition, of_types, one_line, text
+from kvdiag.source.forms import behind, names_in
+from kvdiag.source.forms import key as said
+from kvdiag.source.pair import Pair
+from kvdiag.source.path import PathStep
 from kvdiag.source.tree import SourceTree
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_NAME = re.compile(r"(?<![\w.\"'])(?:[A-Za-z_][\w.]*(?:\(\))?|\d[\w.]*)")
-_TEXT = re.compile(r"[fr]?(?:\"[^\"]*\"|'[^']*')")
-_WORDS = frozenset(
-    [
-        *("self", "cls", "if", "else", "and", "or", "not", "is", "in", "None", "True", "False", "return", "for", "lambda"),
-        *("int", "float", "len", "getattr", "raise", "str"),
-    ]
-)
 _LONGEST = 300
 _MOST_SHOWN = 4
-_SIMPLE = ("expression_statement", "return_statement", "raise_statement", "assert_statement", "delete_statement")
+_MOST_REACHED = 6
+_MOST_NAMED = 12
 
 
 @frozen
 class Change:
     """One difference in a path from the older tree to the newer.
 
-    `kind`: ``moved``, ``expression``, ``step added``, ``step dropped``; ``not followed`` where the newer tree should have the
-    step and no such statement was found; ``function`` where a function of the path changed in other statements than those of
-    the path. `before` and `after` are places or expressions; `added` and `dropped` the names and numbers that came into the
-    expressions and that they no longer have.
+    `kind`: ``moved``, ``renamed``, ``expression``, ``step added``, ``step dropped``; ``not followed`` where the newer tree
+    should have the step and no such statement was found; ``function`` where a function of the path changed in other
+    statements than those of the path; ``reached`` where something changed that these need and the path does not list.
+    `before` and `after` are places or expressions; `added` and `dropped` the names and numbers that came into the expressions
+    and that they no longer have.
     """
 
     kind: str
@@ -48,17 +42,34 @@ class Change:
     dropped: tuple[str, ...] = ()
 
 
+@frozen
+class Comparison:
+    """The changes in the order of the path; how many definitions beyond it were compared, and the names not followed."""
+
+    changes: tuple[Change, ...]
+    reached: int
+    unfollowed: tuple[str, ...]
+
+
 def path_changes(older: SourceTree, newer: SourceTree, number: str) -> list[Change]:
     """The changes in the path of `number` from `older` to `newer`, in the order of the path.
 
     Raises InputError for an unknown number.
     """
-    before, after = code_path(older, number), code_path(newer, number)
-    old, new = _by_step(before.steps), _by_step(after.steps)
-    names = (str(before.release.release or older.name), str(after.release.release or newer.name))
+    return list(compared(older, newer, number).changes)
+
+
+def compared(older: SourceTree, newer: SourceTree, number: str) -> Comparison:
+    """The changes in the path of `number`, and how far was looked. Raises InputError for an unknown number."""
+    pair = Pair(older, newer, number)
+    old, new = _by_step(pair.before.steps), _by_step(pair.after.steps)
     order = list(dict.fromkeys([*new, *old]))
-    found = [change for key in order for change in _changes(key, old.get(key, []), new.get(key, []), names, after.missing)]
-    return [*found, *_functions(older, newer, before.steps, after.steps)]
+    told = set[str]()
+    found = [*_renamed(pair)]
+    found += [change for key in order for change in _changes(pair, key, old.get(key, []), new.get(key, []), told)]
+    found += [*_functions(pair, told)]
+    reached = pair.reached()
+    return Comparison((*found, *_reached(pair, told, bool(found))), len(reached), pair.unfollowed())
 
 
 def _by_step(steps: tuple[PathStep, ...]) -> dict[tuple[str, str], list[PathStep]]:
@@ -68,67 +79,99 @@ def _by_step(steps: tuple[PathStep, ...]) -> dict[tuple[str, str], list[PathStep
     return found
 
 
-def _changes(
-    key: tuple[str, str], old: list[PathStep], new: list[PathStep], names: tuple[str, str], missing: tuple[str, ...]
-) -> Iterator[Change]:
+def _renamed(pair: Pair) -> Iterator[Change]:
+    for (file, symbol), name in pair.renamed.items():
+        yield Change("renamed", "", "", f"{symbol} in {file} is called {name} in {pair.names[1]}.", (symbol,), (name,))
+    for (file, symbol), names in pair.variables.items():
+        listed = ", ".join(f"{old} is called {new}" for old, new in names.items())
+        told = f"{listed} in {symbol} of {file}, given by the same statements."
+        yield Change("renamed", "", "", told, tuple(names), tuple(names.values()))
+
+
+def _changes(pair: Pair, key: tuple[str, str], old: list[PathStep], new: list[PathStep], told: set[str]) -> Iterator[Change]:
     step, when = key
     where = f" ({when})" if when else ""
-    lost = next((told for told in missing if told.startswith(f"{step}: ")), "")
+    lost = next((missing for missing in pair.after.missing if missing.startswith(f"{step}: ")), "")
     if not new and lost:
-        sentence = f"{step}{where} cannot be followed into {names[1]}: {lost.partition(': ')[2]}; renamed or gone."
+        sentence = f"{step}{where} cannot be followed into {pair.names[1]}: {lost.partition(': ')[2]}; renamed or gone."
         yield Change("not followed", step, when, sentence, _expressions(old), ())
         return
     if not old or not new:
         kind, verb, held = ("step added", "came in", new) if new else ("step dropped", "went away", old)
-        between = f"between {names[0]} and {names[1]}"
+        between = f"between {pair.names[0]} and {pair.names[1]}"
         sentence = f"{step}{where} {verb} {between}: {held[0].explains} {_places(held)[0]}: {_cut(held[0].expression)}"
-        yield Change(kind, step, when, sentence, _expressions(old), _expressions(new), _names(new), _names(old))
+        added, dropped = (names_in(_expressions(steps)) for steps in (new, old))
+        yield Change(kind, step, when, sentence, _expressions(old), _expressions(new), added, dropped)
         return
-    if set(_places(old)) != set(_places(new)):
-        gone, come = _only(_places(old), _places(new)), _only(_places(new), _places(old))
-        if gone and come:
-            yield Change("moved", step, when, f"{step}{where} moved from {', '.join(gone)} to {', '.join(come)}.", gone, come)
-    gone, come = _only(_expressions(old), _expressions(new)), _only(_expressions(new), _expressions(old))
-    if gone and not _expressions(new):
-        sentence = f"{step}{where} cannot be followed into {names[1]}: {_places(new)[0]} has no such statement; renamed or gone."
-        yield Change("not followed", step, when, f"{sentence} Before: {_cut(gone[0])}.", gone, ())
+    gone_places = tuple(place for place in _places(old, pair) if place not in _places(new))
+    come_places = tuple(place for place in _places(new) if place not in _places(old, pair))
+    if gone_places and come_places:
+        sentence = f"{step}{where} moved from {', '.join(gone_places)} to {', '.join(come_places)}."
+        yield Change("moved", step, when, sentence, gone_places, come_places)
+    yield from _statements(pair, key, old, new, told)
+
+
+def _statements(pair: Pair, key: tuple[str, str], old: list[PathStep], new: list[PathStep], told: set[str]) -> Iterator[Change]:
+    """Statements of a step that the other tree does not have, in the step or in the functions it is in."""
+    step, when = key
+    where = f" ({when})" if when else ""
+    before, after = pair.said_before(old), pair.said_after(new)
+    gone = {pair.said(item): _told(item) for item in _computing(old) if pair.said(item) not in after}
+    come = {said(item.expression, item.condition): _told(item) for item in _computing(new)}
+    come = {form: text for form, text in come.items() if form not in before}
+    if gone and not come:
+        # What stands in their place is shown: the same variable given another value, another return.
+        fresh = {form: text for form, text in pair.table_after(new).items() if form not in before}
+        targets = {_target(text) for text in gone.values()}
+        come = {form: text for form, text in fresh.items() if _target(text) in targets}
+    told.update([*gone, *come])
+    first, second = tuple(gone.values()), tuple(come.values())
+    if gone and not come and not _expressions(new):
+        sentence = f"{step}{where} cannot be followed into {pair.names[1]}: {_places(new)[0]} has no such statement; "
+        yield Change("not followed", step, when, f"{sentence}renamed or gone. Before: {_cut(first[0])}.", first, ())
     elif gone or come:
-        yield _expression(step, when, where, gone, come)
+        scopes = pair.scopes_before(old), pair.scopes_after(new)
+        yield _expression(key, first, second, scopes, pair.new_names(old))
 
 
-def _expression(step: str, when: str, where: str, gone: tuple[str, ...], come: tuple[str, ...]) -> Change:
-    before, after = _in(gone), _in(come)
-    added = tuple(name for name in after if name not in before)
-    dropped = tuple(name for name in before if name not in after)
+def _expression(
+    key: tuple[str, str],
+    gone: tuple[str, ...],
+    come: tuple[str, ...],
+    scopes: tuple[list[Node], list[Node]],
+    names: Mapping[str, str],
+) -> Change:
+    step, when = key
+    before, after = names_in(gone, names), names_in(come)
+    added = [name for name in after if name not in before]
+    dropped = [name for name in before if name not in after]
+    # A name given by a statement of its own on one side, and written out on the other, came from nowhere and went nowhere.
+    added = [name for name in added if name not in set(behind(gone, scopes[0], names)) and not _is_step(name, before, scopes[1])]
+    dropped = [name for name in dropped if name not in set(behind(come, scopes[1])) and not _is_step(name, after, scopes[0])]
     parts = []
     if added:
         parts.append(f"{', '.join(added[:8])} came in")
     if dropped:
         parts.append(f"{', '.join(dropped[:8])} no longer named")
     terms = "; ".join(parts) or "the same names put together in another way, which may give another result"
-    shown = []
-    if gone:
-        shown.append(f"before: {_cut(gone[0])}")
-    if come:
-        shown.append(f"after: {_cut(come[0])}")
-    more = max(len(gone), len(come)) - 1
-    rest = f" (and {more} more)" if more > 0 else ""
-    return Change("expression", step, when, f"{step}{where}: {terms}; {'; '.join(shown)}{rest}.", gone, come, added, dropped)
+    shown = [f"{word}: {_cut(texts[0])}" for word, texts in (("before", gone), ("after", come)) if texts]
+    sentence = f"{step}{f' ({when})' if when else ''}: {terms}; {'; '.join(shown)}."
+    return Change("expression", step, when, sentence, gone, come, tuple(added), tuple(dropped))
 
 
-def _functions(older: SourceTree, newer: SourceTree, old: tuple[PathStep, ...], new: tuple[PathStep, ...]) -> Iterator[Change]:
+def _is_step(name: str, others: tuple[str, ...], scopes: list[Node]) -> bool:
+    """Whether a name is a variable that only holds what `others` are named in the other tree."""
+    held = set(behind((name,), scopes)) - {name}
+    return bool(held) and held <= set(others)
+
+
+def _functions(pair: Pair, told: set[str]) -> Iterator[Change]:
     """Functions of both paths whose other statements differ: inputs of the path's statements, returns before them."""
-    shown = {_form(step.expression) + step.condition for step in (*old, *new)}
-    before, after = Parsed(older), Parsed(newer)
-    places = {(newer.inside(step.file), step.symbol) for step in new}
-    for file, symbol in dict.fromkeys((older.inside(step.file), step.symbol) for step in old):
-        scopes = before.symbol(file, symbol), after.symbol(file, symbol)
-        functions = [scope for scope in scopes if scope is not None and scope.type == "function_definition"]
-        if (file, symbol) not in places or len(functions) != len(scopes):
-            continue
-        first, second = (_statements(scope) for scope in functions)
-        gone = tuple(first[form] for form in first if form not in second and form not in shown)
-        come = tuple(second[form] for form in second if form not in first and form not in shown)
+    told |= {pair.said(step) for step in pair.before.steps}
+    told |= {said(step.expression, step.condition) for step in pair.after.steps}
+    for file, symbol, first, second in pair.functions():
+        gone = tuple(first[form] for form in first if form not in second and form not in told)
+        come = tuple(second[form] for form in second if form not in first and form not in told)
         if gone or come:
             count = max(len(gone), len(come))
             what = "another statement" if count == 1 else f"{count} other statements"
@@ -136,63 +179,46 @@ def _functions(older: SourceTree, newer: SourceTree, old: tuple[PathStep, ...], 
             yield Change("function", "", "", sentence, gone[:_MOST_SHOWN], come[:_MOST_SHOWN])
 
 
-def _statements(scope: Node) -> dict[str, str]:
-    """The simple statements of a function under their conditions; prints and texts that stand alone are left out."""
-    found: dict[str, str] = {}
-    for node in of_types(scope, _SIMPLE):
-        only = node.named_children[0] if node.named_child_count else node
-        if only.type in ("string", "concatenated_string") or (only.type == "call" and text(only).startswith(("log", "print"))):
-            continue
-        written, under = one_line(node), condition(node, scope)
-        found.setdefault(_form(written) + under, f"{written}   if {under}" if under else written)
-    return found
+def _reached(pair: Pair, told: set[str], differs: bool) -> Iterator[Change]:
+    """What the path's statements need, does not stand in the path's functions, and differs."""
+    found = [item for item in pair.reached() if (item.before.keys() ^ item.after.keys()) - told]
+    both = [item for item in found if item.before and item.after]
+    for item in both[:_MOST_REACHED] if both or differs else found[:_MOST_REACHED]:
+        gone = tuple(text for form, text in item.before.items() if form not in item.after)
+        come = tuple(text for form, text in item.after.items() if form not in item.before)
+        sentence = f"Also different, not among the listed statements, which need it: {item.name} in {item.file}."
+        yield Change("reached", "", "", sentence, gone[:_MOST_SHOWN], come[:_MOST_SHOWN])
+    rest = [item.name for item in both[_MOST_REACHED:]]
+    if rest:
+        more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+        sentence = f"Further away and different too: {', '.join(rest[:_MOST_NAMED])}{more}."
+        yield Change("reached", "", "", sentence, (), ())
 
 
-def _form(expression: str) -> str:
-    """What an expression says, its layout, quotes and trailing commas aside."""
-    import ast
-
-    try:
-        return ast.dump(ast.parse(expression))
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return expression
+def _computing(steps: list[PathStep]) -> list[PathStep]:
+    """A symbol shown by its signature computes nothing itself."""
+    return [step for step in steps if not step.expression.startswith(("def ", "class "))]
 
 
-def _places(steps: list[PathStep]) -> tuple[str, ...]:
-    """Files are named from the package on, so that a wheel and a checkout compare."""
-    return tuple(dict.fromkeys(f"{_from_package(step.file)} {step.symbol}" for step in steps))
-
-
-def _from_package(file: str) -> str:
-    return file.rpartition("sglang/")[2]
+def _told(step: PathStep) -> str:
+    return f"{step.expression}   if {step.condition}" if step.condition else step.expression
 
 
 def _expressions(steps: list[PathStep]) -> tuple[str, ...]:
-    """What the steps compute, with the conditions they stand under; a symbol shown by its signature computes nothing itself."""
-    computing = (step for step in steps if not step.expression.startswith(("def ", "class ")))
-    told = (f"{step.expression}   if {step.condition}" if step.condition else step.expression for step in computing)
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(map(_told, _computing(steps))))
 
 
-def _names(steps: list[PathStep]) -> tuple[str, ...]:
-    return _in(_expressions(steps))
+def _target(told: str) -> str:
+    """What a statement gives a value: the variable, or ``return``."""
+    left, equals, _ = told.partition("=")
+    return left.strip(" +-*/<>|&") if equals and not told.startswith("return") else told.split(" ")[0]
 
 
-def _in(expressions: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in expressions by their last part: whose attribute a value is says nothing of the sum."""
-    found = (name for told in expressions for name in _NAME.findall(_TEXT.sub("", told)))
-    last = (name if name[0].isdigit() else name.rpartition(".")[2].removesuffix("()") for name in found)
-    return tuple(dict.fromkeys(name for name in last if name and name not in _WORDS))
-
-
-def _only(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
-    known = {_parts(item) for item in those}
-    return tuple(item for item in these if _parts(item) not in known)
-
-
-def _parts(item: str) -> tuple[str, str]:
-    expression, _, under = item.partition("   if ")
-    return _form(expression), _form(under)
+def _places(steps: list[PathStep], pair: Pair | None = None) -> tuple[str, ...]:
+    """Files are named from the package on, so that a wheel and a checkout compare; renamed symbols by their new name."""
+    new = pair.renamed if pair else {}
+    files = ((step.file.rpartition("sglang/")[2], step.symbol) for step in steps)
+    return tuple(dict.fromkeys(f"{file} {new.get((file, symbol), symbol)}" for file, symbol in files))
 
 
 def _cut(written: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen, replace
@@ -10,6 +10,7 @@ from kvdiag.releases import Release
 from kvdiag.source.anchors import Anchor, NumberRule, StepRule, number_rule
 from kvdiag.source.nearest import release_of
 from kvdiag.source.parsed import Parsed
+from kvdiag.source.reach import replaced
 from kvdiag.source.search import moved_to, uses_of
 from kvdiag.source.statements import Selector
 from kvdiag.source.syntax import condition, end_line, first_error, line, one_line, signature
@@ -47,7 +48,8 @@ class PathStep:
 class CodePath:
     """The path of one number through one tree.
 
-    `missing` names the steps that could not be found, and why; `damaged` the files of the path that are no whole Python.
+    `missing` names the steps that could not be found, and why; `damaged` the files of the path that are no whole Python, and
+    the statements that replace a method of the path when its file is imported.
     """
 
     number: str
@@ -60,14 +62,20 @@ class CodePath:
     damaged: tuple[str, ...] = ()
 
 
-def code_path(tree: SourceTree, name: str) -> CodePath:
-    """The path of the number `name` (or another name of it) in `tree`. Raises InputError for an unknown number."""
+def code_path(
+    tree: SourceTree, name: str, parsed: Parsed | None = None, renamed: Mapping[tuple[str, str], str] | None = None
+) -> CodePath:
+    """The path of the number `name` (or another name of it) in `tree`. Raises InputError for an unknown number.
+
+    `renamed` are symbols that this tree has by another name: (file, the rule's symbol) to its own.
+    """
     rule = number_rule(name)
     told = release_of(tree)
-    parsed = Parsed(tree)
+    parsed = parsed or Parsed(tree)
     steps: list[PathStep] = []
     lost: list[tuple[StepRule, Anchor]] = []
     for step in rule.steps:
+        step = _by_own_names(step, renamed or {})
         found, absent = _step(parsed, step, told.release)
         certain = "certain" if told.confidence == "stated" else "likely"
         steps += [made for anchor, scope in found for made in _statements(parsed, step, anchor, scope, certain)]
@@ -80,8 +88,15 @@ def code_path(tree: SourceTree, name: str) -> CodePath:
     steps.sort(key=lambda item: order.get(item.step, len(order)))
     errors = {file: error for file in dict.fromkeys(step.file for step in steps) if (error := _error(parsed, file))}
     steps = [_doubted(step) if step.file in errors else step for step in steps]
-    damaged = tuple(errors.values())
+    dead = {told: symbol for step in steps for told, symbol in _replacements(parsed, step)}
+    steps = [replace(step, confidence="possible") if step.symbol in dead.values() else step for step in steps]
+    damaged = (*errors.values(), *dead)
     return CodePath(rule.number, rule.title, rule.unit, rule.meaning, told, tuple(_distinct(steps)), tuple(missing), damaged)
+
+
+def _by_own_names(step: StepRule, renamed: Mapping[tuple[str, str], str]) -> StepRule:
+    anchors = tuple(replace(anchor, symbol=renamed.get((anchor.file, anchor.symbol), anchor.symbol)) for anchor in step.anchors)
+    return replace(step, anchors=anchors)
 
 
 def _error(parsed: Parsed, file: str) -> str:
@@ -89,6 +104,13 @@ def _error(parsed: Parsed, file: str) -> str:
     root = parsed.root(parsed.tree.inside(file))
     at = first_error(root) if root is not None else None
     return f"{file} has a syntax error at line {at}; what is shown of it was read around that" if at else ""
+
+
+def _replacements(parsed: Parsed, step: PathStep) -> Iterator[tuple[str, str]]:
+    """Where the file of a step puts something else in the place of its method when it is imported: (sentence, symbol)."""
+    root = parsed.root(parsed.tree.inside(step.file))
+    for node in replaced(root, step.symbol) if root is not None else ():
+        yield f"{step.file}:{line(node)} replaces {step.symbol}, of which what is shown is not run: {one_line(node)}", step.symbol
 
 
 def _doubted(step: PathStep) -> PathStep:

@@ -141,10 +141,15 @@ def enclosing(node: Node) -> str:
 
 def scope_of(node: Node) -> Node:
     """The function around a node, or the module."""
+    return ancestor(node, "function_definition")
+
+
+def ancestor(node: Node, *types: str) -> Node:
+    """The nearest node of these types around a node; the root where there is none."""
     current = node
     while current.parent is not None:
         current = current.parent
-        if current.type == "function_definition":
+        if current.type in types:
             return current
     return current
 
