@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kvdiag.checks.findings import documents
 from kvdiag.checks.phrase import Sentence
@@ -24,10 +25,18 @@ def show(code: str) -> str:
         parts += ["## What to do", _joined(document["advice"])]
     if document.get("risk"):
         parts += ["## Risk", document["risk"]]
-    parts += ["## A log that raises it", f"```text\n{document['raises'][0]['log'].strip()}\n```"]
+    parts += ["## A log that raises it", *_sample(document["raises"][0])]
     near = document["silent"][0]
-    parts += [f"## A log that does not: {near.get('why', '')}", f"```text\n{near['log'].strip()}\n```"]
+    parts += [f"## A log that does not: {near.get('why', '')}", *_sample(near)]
     return "\n\n".join(parts)
+
+
+def _sample(sample: Mapping[str, Any]) -> Iterator[str]:
+    """A sample's log, and the files of the tree it is held against."""
+    yield f"```text\n{sample['log'].strip()}\n```"
+    for name, text in sample.get("tree", {}).items():
+        yield f"`--source` with `{name}`:"
+        yield f"```text\n{text.strip()}\n```"
 
 
 def _joined(sentences: list[Sentence]) -> str:

@@ -103,6 +103,12 @@ def judge(facts: Facts) -> list[Finding]:
     return [_finding(rule, hit, common) for rule, hit in _causes_first(kept)]
 
 
+def told(code: str, values: Mapping[str, Any]) -> Finding:
+    """The finding of one rule with its sentences filled; for what is not found in a log alone. Raises KeyError for no rule."""
+    rule = {rule.code: rule for rule in rules()}[code]
+    return _finding(rule, Hit(values=values), {})
+
+
 def _causes_first(raised: list[tuple[Rule, Hit]]) -> list[tuple[Rule, Hit]]:
     """The same order, but each cause directly before the first of what it explains."""
     ordered: list[tuple[Rule, Hit]] = []

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvdiag.checks.budget import budget_of
+from kvdiag.checks.findings import told
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
 from kvdiag.frozen import replace
@@ -63,25 +64,18 @@ class InSource:
 
     def add(self, item: StartDiagnosis, inputs: CheckInputs) -> None:
         """Puts code steps into the checks of `item`, and findings where tree and log or tree and rules part."""
-        told = self._told(inputs)
+        first = list(self._told(inputs))
         ranks: dict[str, Known] = {check.rank: known_values(inputs, check.rank) for check in item.checks}
         checks = [replace(check, code=tuple(self._steps(check, inputs, ranks[check.rank]))) for check in item.checks]
         item.checks[:] = checks
-        item.findings += [*told, *self._differences(inputs, item.checks, ranks)]
+        item.findings += [*first, *self._differences(inputs, item.checks, ranks)]
 
     def _told(self, inputs: CheckInputs) -> Iterator[Finding]:
         release = code_path(self.tree, "rest_memory").release
         if release.release is None or any(release.release.key == other.key for other in inputs.candidates()):
             return
-        wrote = str(inputs.releases) if inputs.releases else str(inputs.stated)
-        yield Finding(
-            "KV151",
-            "warning",
-            "The tree is not the release that wrote the log",
-            f"{self.tree.name} is SGLang {release.release} (by {release.source}); the log was written by {wrote}. "
-            "Files and lines are those of the tree.",
-            "Give the tree that ran: a checkout at its tag (--source TREE@REV) or the installed package.",
-        )
+        stated = {"tree": self.tree.name, "there": str(release.release), "by": release.source}
+        yield told("KV151", {**stated, "wrote": str(inputs.releases) if inputs.releases else str(inputs.stated)})
 
     def _steps(self, check: Check, inputs: CheckInputs, known: Known) -> Iterator[CodeStep]:
         path = self.path(check.name)
@@ -103,11 +97,11 @@ class InSource:
 
         Capacity is what the other two give: another result of it is told where they agree.
         """
-        told = False
+        raised = False
         for name, variable, step in _HELD:
             found = next(filter(None, (self._difference(inputs, checks, name, variable, step, rank) for rank in ranks)), None)
-            if found and not (told and name == "max_total_num_tokens"):
-                told = True
+            if found and not (raised and name == "max_total_num_tokens"):
+                raised = True
                 yield found
 
     def _difference(
@@ -131,15 +125,8 @@ class InSource:
         return None
 
     def _finding(self, name: str, place: PathStep, theirs: Interval, ours: Interval) -> Finding:
-        return Finding(
-            "KV150",
-            "warning",
-            f"The tree computes another {name}",
-            f"{place.file}:{place.line} ({place.symbol}) has {place.expression}; with the log's values that gives "
-            f"{_shown(theirs)}, by kvdiag's rule it is {_shown(ours)}.",
-            "The tree is patched, or kvdiag's rule is wrong for it: compare the expression with the release's "
-            "(kvdiag source TREE NUMBER --against REV).",
-        )
+        place_of = {"file": place.file, "line": place.line, "symbol": place.symbol, "statement": place.expression}
+        return told("KV150", {**place_of, "name": name, "theirs": _shown(theirs), "ours": _shown(ours)})
 
 
 def _applies(step: PathStep, inputs: CheckInputs) -> bool:

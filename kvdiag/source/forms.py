@@ -144,4 +144,5 @@ def behind(expressions: tuple[str, ...], scopes: list[Node], names: Names | None
     for scope in scopes:
         for name, nodes in own_names(scope).items():
             if name in wanted:
-                yield from names_in(tuple(one_line(node) for node in nodes if node.type in GIVING[:3]), names)
+                given = tuple(one_line(node) for node in nodes if node.type in GIVING[:3])
+                yield from (found for found in names_in(given, names) if not found[0].isdigit())
