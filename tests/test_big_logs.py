@@ -16,7 +16,7 @@ from kvdiag.rows import progress
 from kvdiag.starts import batches
 from tests.conftest import FIXTURES
 from tests.test_fast_path import make_log
-from tests.wrappers import WRAPPERS
+from tests.wrappers import PASTED, WRAPPERS
 
 LOGS = sorted(FIXTURES.rglob("*.log"))
 
@@ -131,11 +131,11 @@ def test_what_no_layer_knows_is_learnt_for_the_whole_of_a_big_log(case, before, 
     assert told(path) == slow
 
 
-@pytest.mark.parametrize("name", [*WRAPPERS, "utf-16"])
+@pytest.mark.parametrize("name", [*WRAPPERS, *PASTED, "utf-16"])
 def test_big_wrapped_logs_give_the_diagnosis_of_small_ones(name, tmp_path, monkeypatch):
     path = tmp_path / "server.log"
     lines = (FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log").read_text(encoding="utf-8").split("\n")[:-1]
-    wrap = WRAPPERS.get(name, list)
+    wrap = {**WRAPPERS, **PASTED}.get(name, list)
     path.write_bytes(("\n".join(wrap(lines)) + "\n").encode("utf-16" if name == "utf-16" else "utf-8"))
     slow = told(path)
     monkeypatch.setattr(sample, "BIG", 0)

@@ -17,7 +17,7 @@ from kvdiag.reading.blocks import lines_of
 from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.rows.frame import frame
 from tests.conftest import FIXTURES, ROOT
-from tests.wrappers import WRAPPERS
+from tests.wrappers import PASTED, WRAPPERS
 
 LOGS = sorted(FIXTURES.rglob("*.log"))
 
@@ -149,10 +149,10 @@ def stripped(seed):
 
 
 @pytest.mark.parametrize("walk", WALKS, indirect=True)
-@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize("name", [*WRAPPERS, *PASTED])
 def test_wrapped_logs_give_the_same_table(name, tmp_path):
     path = tmp_path / "wrapped.log"
-    path.write_text("\n".join(WRAPPERS[name](wrapped_lines())) + "\n", encoding="utf-8", newline="")
+    path.write_text("\n".join({**WRAPPERS, **PASTED}[name](wrapped_lines())) + "\n", encoding="utf-8", newline="")
     assert len(assert_same(path)) > 200
 
 

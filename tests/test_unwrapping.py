@@ -12,9 +12,10 @@ import pytest
 import kvdiag
 from kvdiag.pipeline import explain
 from kvdiag.reading import Input, read_lines
+from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.reports.json_report import to_dict
 from tests.conftest import FIXTURES, SHARED
-from tests.wrappers import WRAPPERS
+from tests.wrappers import PASTED, WRAPPERS
 
 REAL = sorted((FIXTURES / "real").iterdir())
 ALL = [*REAL, *sorted(log.parent for log in (SHARED / "real-logs").glob("*/*/server.log"))]
@@ -71,6 +72,27 @@ def written(path, lines, end="\n"):
 def test_a_wrapped_log_gives_the_result_of_the_bare_one(case, name, bare, tmp_path):
     lines = lines_of(case)
     assert diagnosis(written(tmp_path / "server.log", WRAPPERS[name](lines)), case) == bare[case.name]
+
+
+@pytest.mark.parametrize("name", PASTED)
+@pytest.mark.parametrize("case", REAL[1::5], ids=[case.name for case in REAL[1::5]])
+def test_a_pasted_log_gives_the_result_of_the_bare_one_with_the_last_line_of_its_traceback(case, name, bare, tmp_path):
+    lines = PASTED[name](lines_of(case))
+    assert diagnosis(written(tmp_path / "server.log", lines), case) == bare[case.name]
+    if "rows" not in name:
+        assert diagnosis(written(tmp_path / "server.log", WRAPPERS["compose"](lines)), case) == bare[case.name]
+
+
+@pytest.mark.parametrize("text", ["2 < 3 && x; 'it’s'", 'name="a “b” c"', "a&b;c", "Loading 12: done"])
+def test_text_that_is_no_entity_and_no_quotation_stays(text):
+    assert [line.text for line in Unwrapper().lines(1, f"[2026-01-01 10:00:00] {text}")] == [f"[2026-01-01 10:00:00] {text}"]
+
+
+def test_an_indentation_is_only_taken_off_where_every_record_has_it():
+    unwrapper = Unwrapper()
+    texts = ["  [2026-01-01 10:00:00] a", '    File "x"', "[2026-01-01 10:00:00] b", '    File "x"']
+    read = [line.text for number, text in enumerate(texts, 1) for line in unwrapper.lines(number, text)]
+    assert read == ["[2026-01-01 10:00:00] a", '  File "x"', "[2026-01-01 10:00:00] b", '    File "x"']
 
 
 def each(cases):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 
@@ -67,3 +68,33 @@ WRAPPERS = {
     "joined": lambda lines: [" ⏎ ".join(lines)],
 }
 """Wrapper name to function; each gives back lines without line ends."""
+
+
+def _rows(width, before=""):
+    """A terminal's rows, with what stands before each in the paste."""
+    return lambda lines: [before + line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)]
+
+
+def _typographic(line):
+    for mark, opening, closing in (("'", "\u2018", "\u2019"), ('"', "\u201c", "\u201d")):
+        parts = line.split(mark)
+        line = "".join(part + (opening, closing)[number % 2] for number, part in enumerate(parts[:-1])) + parts[-1]
+    return line
+
+
+PASTED = {
+    "cat-n": _each(lambda number, line: f"{number + 1:6}\t{line}"),
+    "grep-n": _each(lambda number, line: f"{number + 1}:{line}"),
+    "grep-context": _each(lambda number, line: f"{number + 1}{':' if '[2' in line else '-'}{line}"),
+    "grep-file": _each(lambda number, line: f"server.log:{number + 1}:{line}"),
+    "stern": _each(lambda _, line: f"sglang-7d9f8b-x2k4p sglang {line}"),
+    "ts": _each(lambda number, line: f"May 03 09:29:{number % 60:02} {line}"),
+    "web-page": _each(lambda _, line: line.replace(" ", "\u00a0")),
+    "web-page-indented": _each(lambda _, line: "\u00a0" * 4 + line),
+    "html": _each(lambda _, line: html.escape(line)),
+    "html-twice": _each(lambda _, line: html.escape(html.escape(line)).replace("  ", "&nbsp;&nbsp;")),
+    "typographic": _each(lambda _, line: _typographic(line)),
+    "rows-of-80": _rows(80),
+    "indented-rows-of-80": _rows(76, "    "),
+}
+"""What people do to a whole log before they paste it, its tracebacks included."""

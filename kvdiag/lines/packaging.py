@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from kvdiag.lines.formats import formats
+from kvdiag.lines.labels import family_of_head
 from kvdiag.lines.prefix import PREFIX
 
 _LONGEST = 100
 _ENOUGH = 3
 _MOST = 64
-_PART = re.compile(r"\d+|\s+|[A-Za-z]+|[^\dA-Za-z\s]+")
+_PART = r"\d+|\s+|[A-Za-z]+|[^\dA-Za-z\s]+"
 _LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL")
 _LEVEL = f"(?:{'|'.join(_LEVELS)})"
 _BAR = ("%|", "it/s", "s/it", "% Completed")
@@ -41,11 +41,11 @@ class Packaging:
         """Progress bars and pieces of SGLang's own lines stand before records as well."""
         if len(before) > _LONGEST or before.isspace() or any(mark in before for mark in _BAR):
             return
-        shape = _PART.sub(_generally, before)
+        shape = re.sub(_PART, _generally, before)
         if shape not in self._seen and len(self._seen) >= _MOST:
             return
         count = self._seen[shape] = self._seen.get(shape, 0) + 1
-        if count == _ENOUGH and not any(formats().starting(before)):
+        if count == _ENOUGH and not family_of_head(before):
             self._known.append(re.compile(shape))
 
 

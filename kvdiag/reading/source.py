@@ -132,7 +132,8 @@ def lines_in(raw: bytes, number: int, seen: Input, unwrapper: Unwrapper, *, cut:
     text = raw.decode("utf-8", "replace")
     if "\ufffd" in text:
         seen.undecodable += 1
-    if raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw and JOINED not in raw:
+    if raw[:2] in _RECORD and b"\x1b" not in raw and b"\r" not in raw and b"&" not in raw and raw.isascii():
+        unwrapper.bare()
         return [Line(number, text, cut=cut, full=full)]
     return list(unwrapper.lines(number, text, cut=cut, full=full))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kvdiag.reading.layers import Held, peel, within
+from kvdiag.reading.layers import Held, Learnt, peel, seen_bare, within
 from kvdiag.reading.layers.layer import Peeled
 from kvdiag.reading.line import Line
 
@@ -16,6 +16,10 @@ _COLOUR = re.compile(r"\[\d{0,3}(?:;\d{1,3}){0,4}m")
 _JOINED = "\u23ce"
 """What some exports put in place of a line's end."""
 _DEEPEST = 8
+_ENTITY = r"(?i)&(?:(?:amp|#38);)*(?:quot|apos|gt|lt|nbsp|amp|#3[49]|#x2[27]|#6[02]|#x3[ce]|#160);"
+_BLANKS = str.maketrans({"\u00a0": " ", "\u2007": " "})
+_QUOTES = (("'", "\u2018\u2019\u201a\u201b"), ('"', "\u201c\u201d\u201e\u201f\u00ab\u00bb"))
+"""Straight quotation marks, and what a word processor or a chat puts in their place."""
 
 
 class Unwrapper:
@@ -23,8 +27,13 @@ class Unwrapper:
 
     def __init__(self) -> None:
         self._held: Held = {}
+        self._learnt: Learnt = set()
         self.cuts = False
         """Whether a wrapper was seen that cuts long lines into parts."""
+
+    def bare(self) -> None:
+        """Tells of a record with nothing around it, which needs no unwrapping."""
+        seen_bare(self._learnt)
 
     @property
     def holds(self) -> bool:
@@ -38,7 +47,7 @@ class Unwrapper:
 
     def _unfold(self, outer: Peeled, depth: int) -> Iterator[Peeled]:
         """Wrappers can stand around a joined line and around each of what was joined."""
-        for peeled in peel(_plain(outer.text), self._held):
+        for peeled in peel(_plain(outer.text), self._held, self._learnt):
             inner = within(outer, peeled)
             self.cuts = self.cuts or inner.partial is not None
             pieces = _pieces(_plain(inner.text))
@@ -61,7 +70,28 @@ def _plain(text: str) -> str:
         text = _ESCAPES.sub("", text)
     if text.startswith("[") and _COLOUR.match(text):
         text = _COLOUR.sub("", text)
-    return text.lstrip("\ufeff")
+    if "&" in text and ";" in text:
+        text = re.sub(_ENTITY, _character, text)
+    return text if text.isascii() else _typed(text.lstrip("\ufeff"))
+
+
+def _character(entity: re.Match[str]) -> str:
+    """What an entity of HTML stands for, be its own mark escaped or not."""
+    import html
+
+    text = entity.group()
+    while (plain := html.unescape(text)) != text:
+        text = plain
+    return text
+
+
+def _typed(text: str) -> str:
+    """The text with the blanks and quotation marks of a keyboard: those of a web page or a word processor stand for them."""
+    text = text.translate(_BLANKS)
+    for straight, others in _QUOTES:
+        if straight not in text and any(mark in text for mark in others):
+            text = text.translate(dict.fromkeys(map(ord, others), straight))
+    return text
 
 
 def _pieces(text: str) -> list[str]:

@@ -12,9 +12,12 @@ from kvdiag.reading.layers import containers, jobs, markdown, shippers, stamps, 
 from kvdiag.reading.layers.layer import Layer, Peeled
 
 Held = dict[tuple[int, str], Peeled]
+Learnt = set[tuple[int, str, str]]
+"""What stood before records: how deep, in which layer, and what but for its digits."""
 _ALL: tuple[Layer, ...] = (*shippers.LAYERS, *containers.LAYERS, *jobs.LAYERS, *syslog.LAYERS, *stamps.LAYERS, *markdown.LAYERS)
 _MOST = 16
 _LONGEST = 1 << 20
+_MOST_LEARNT = 64
 _RECORD = re.compile(r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d")
 
 
@@ -24,19 +27,23 @@ def _by_first() -> dict[str, tuple[Layer, ...]]:
 
 
 _BY_FIRST = _by_first()
+_LOOSE = {layer.name: layer for layer in _ALL if layer.loose is not None}
+_BARE = "bare"
+_INDENTED = "indented"
 
 
-def peel(text: str, held: Held) -> list[Peeled]:
+def peel(text: str, held: Held, learnt: Learnt) -> list[Peeled]:
     """What is inside all wrappers of a line, with the streams they name joined and the outermost time.
 
     One line of a shipper can hold several lines, and several lines of a container engine can be one: `held` keeps the
-    parts whose end has not come, by depth and stream. A line that is not wrapped comes back as it is.
+    parts whose end has not come, by depth and stream, `learnt` what else is a wrapper because it stood before records. A
+    line that is not wrapped comes back as it is.
     """
     done: list[Peeled] = []
     todo = [(Peeled(text), 0)]
     while todo:
         outer, depth = todo.pop()
-        inner = _once(outer.text) if depth < _MOST else None
+        inner = _once(outer.text, depth, learnt) if depth < _MOST else None
         if inner is None:
             done.append(outer)
             continue
@@ -45,14 +52,52 @@ def peel(text: str, held: Held) -> list[Peeled]:
     return done
 
 
-def _once(text: str) -> list[Peeled] | None:
-    if not text or _RECORD.match(text):
+def seen_bare(learnt: Learnt) -> None:
+    """Tells that a record stood in the log with nothing before it."""
+    learnt.add((0, _BARE, ""))
+
+
+def _once(text: str, depth: int, learnt: Learnt) -> list[Peeled] | None:
+    if not text:
         return None
+    if _RECORD.match(text):
+        learnt.add((depth, _BARE, ""))
+        return None
+    known = _known(text, depth, learnt) if learnt else None
+    if known is not None:
+        return [known]
     for layer in _BY_FIRST.get(text[0], ()):
         inner = layer.peel(text) if layer.needs in text else None
         if inner is not None:
+            if layer.loose is not None and len(learnt) < _MOST_LEARNT:
+                learnt.add((depth, layer.name, _before(layer.name, text, inner[0].text)))
             return inner
     return None
+
+
+def _known(text: str, depth: int, learnt: Learnt) -> Peeled | None:
+    """The line without what stood before records too; of an indentation exactly what all records have."""
+    for at, name, before in learnt:
+        layer = _LOOSE.get(name)
+        if at != depth or layer is None or layer.loose is None or text[0] not in layer.firsts:
+            continue
+        if name == _INDENTED:
+            if text.startswith(before) and (depth, _BARE, "") not in learnt:
+                return Peeled(text[len(before) :])
+            continue
+        inner = layer.loose(text)
+        if inner is not None and _before(name, text, inner.text) == before:
+            return inner
+    return None
+
+
+def _before(name: str, text: str, inner: str) -> str:
+    before = text[: len(text) - len(inner)]
+    if name == _INDENTED:
+        return before
+    if before[-1:] == "-" and len(before) > 1:
+        before = before[:-1] + ":"
+    return re.sub(r"\d+", "0", before).lstrip()
 
 
 def within(outer: Peeled, inner: Peeled) -> Peeled:

@@ -17,5 +17,5 @@ LAYERS: tuple[Layer, ...] = (
     Layer("cri", DIGITS, " std", _cri),
     pattern_layer("compose", LETTERS | DIGITS, " |", r"(?P<stream>(?=[\d._-]*[A-Za-z])[A-Za-z0-9][\w.-]{0,127}) +\|(?: |$)"),
     pattern_layer("kubectl", frozenset("["), "[pod/", r"\[(?:pod/)(?P<stream>[^\]\s]+)\](?: |$)"),
-    pattern_layer("stern", LETTERS, " [", r"(?P<stream>[a-z0-9][\w.-]{0,127} [a-z0-9][\w.-]{0,127}) (?:› )?(?=\[\d)"),
+    pattern_layer("stern", LETTERS, " [", r"(?P<stream>[a-z0-9][\w.-]{0,127} [a-z0-9][\w.-]{0,127}) (?:› )?", ahead=r"\[\d"),
 )

@@ -7,7 +7,7 @@ from kvdiag.reading.layers.layer import DIGITS, LETTERS, Layer, Peeled, lazy, pa
 _RAY = lazy(r"\((?P<stream>[^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,100})?\bpid=\d+[^()]{0,100})\)(?: |$)")
 _REPEATED = lazy(r" \[repeated \d+x across (?:all nodes in the )?cluster\](?: \(Ray deduplicates logs.*)?$")
 
-_GREP = r"(?:(?P<stream>[\w./-]{1,200}\.\w{2,4}[\w.-]{0,20})[:-])?(?: *\d+[:\t-])?(?=\[\d)"
+_GREP = r"(?:(?P<stream>[\w./-]{1,200}\.\w{2,4}[\w.-]{0,20})[:-])?(?: *\d+[:\t-])?"
 
 
 def _ray(text: str) -> list[Peeled] | None:
@@ -22,5 +22,5 @@ LAYERS: tuple[Layer, ...] = (
     pattern_layer("srun", DIGITS | {" "}, ":", r" {0,6}(?P<stream>\d{1,6}):(?: |$)"),
     pattern_layer("mpi", frozenset("["), "]<std", r"\[\d+,(?P<stream>\d+)\]<std(?:out|err)>: ?"),
     pattern_layer("torchrun", frozenset("["), "[default", r"\[(?P<stream>default\d+)\]: ?"),
-    pattern_layer("grep", LETTERS | DIGITS | frozenset("./ "), "[", _GREP),
+    pattern_layer("grep", LETTERS | DIGITS | frozenset("./ "), "[", _GREP, ahead=r"\[\d"),
 )

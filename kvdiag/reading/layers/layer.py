@@ -25,12 +25,17 @@ class Peeled(NamedTuple):
 
 @frozen
 class Layer:
-    """One kind of wrapper: the characters its lines can begin with, what they hold, and how to take it off."""
+    """One kind of wrapper: the characters its lines can begin with, what they hold, and how to take it off.
+
+    `loose` is set where `peel` knows the wrapper only by the record behind it: it takes the wrapper off other lines, in a log
+    in which the same stands before records.
+    """
 
     name: str
     firsts: frozenset[str]
     needs: str
     peel: Callable[[str], list[Peeled] | None]
+    loose: Callable[[str], Peeled | None] | None = None
 
 
 DIGITS = frozenset("0123456789")
@@ -40,18 +45,27 @@ DAYS = frozenset("MTWFS")
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-def pattern_layer(name: str, firsts: frozenset[str], needs: str, pattern: str) -> Layer:
-    """A layer that is a pattern at the line's beginning; its groups ``stream`` and ``time`` are what it tells."""
-    compiled = lazy(pattern)
+def pattern_layer(name: str, firsts: frozenset[str], needs: str, pattern: str, *, ahead: str = "") -> Layer:
+    """A layer that is a pattern at the line's beginning; its groups ``stream`` and ``time`` are what it tells.
+
+    `ahead` is the pattern of what must stand behind a wrapper that is known by that alone.
+    """
+    compiled = lazy(f"{pattern}(?={ahead})" if ahead else pattern)
+    bare = lazy(pattern)
 
     def peel(text: str) -> list[Peeled] | None:
-        found = compiled().match(text)
-        if not found or not found.end():
-            return None
-        told = found.groupdict()
-        return [Peeled(text[found.end() :], told.get("stream") or "", told.get("time") or "")]
+        inner = _without(compiled(), text)
+        return None if inner is None else [inner]
 
-    return Layer(name, firsts, needs, peel)
+    return Layer(name, firsts, needs, peel, (lambda text: _without(bare(), text)) if ahead else None)
+
+
+def _without(pattern: re.Pattern[str], text: str) -> Peeled | None:
+    found = pattern.match(text)
+    if not found or not found.end():
+        return None
+    told = found.groupdict()
+    return Peeled(text[found.end() :], told.get("stream") or "", told.get("time") or "")
 
 
 def lazy(pattern: str) -> Callable[[], re.Pattern[str]]:

@@ -32,9 +32,10 @@ def _cell(text: str) -> list[Peeled] | None:
 def _quoted(text: str) -> list[Peeled] | None:
     """A line between quotation marks; those within it are doubled or escaped."""
     mark = text[0]
-    if text[1:2] not in ("[", "{"):
+    inner = text[1:].rstrip().removesuffix(",")
+    if inner[:1] not in ("[", "{") or not inner.endswith(mark):
         return None
-    inner = text[1:].rstrip().removesuffix(",").removesuffix(mark)
+    inner = inner.removesuffix(mark)
     return [Peeled(inner.replace("\\" + mark, mark).replace(mark * 2, mark))]
 
 
@@ -42,9 +43,9 @@ LAYERS: tuple[Layer, ...] = (
     pattern_layer("quote", frozenset("> "), ">", r" {0,3}> ?"),
     Layer("code", frozenset("`~ "), "", _code),
     pattern_layer("bullet", frozenset("-*+• \t"), " ", r"\s*[-*+•](?:\s|$)"),
-    pattern_layer("numbered", DIGITS | {" "}, "[", r" {0,3}\d{1,4}[.)]\s+(?=[\[`])"),
-    pattern_layer("patch", frozenset("+-"), "[", r"[+-](?=\[\d)"),
-    pattern_layer("indented", frozenset(" \t"), "", rf"\s+(?={_INDENTED})"),
+    pattern_layer("numbered", DIGITS | {" "}, "[", r" {0,3}\d{1,4}[.)]\s+", ahead=r"[\[`]"),
+    pattern_layer("patch", frozenset("+-"), "[", r"[+-]", ahead=r"\[\d"),
+    pattern_layer("indented", frozenset(" \t"), "", r"\s+", ahead=_INDENTED),
     Layer("cell", frozenset("|"), "[", _cell),
     Layer("quoted", frozenset("\"'"), "", _quoted),
 )

@@ -20,6 +20,6 @@ LAYERS: tuple[Layer, ...] = (
     ),
     pattern_layer("time", DIGITS, ":", rf"(?P<time>{_TIME}){_NOT_A_RECORD}(?:[ \t]|$)"),
     pattern_layer("time-in-brackets", frozenset("["), "T", r"\[(?P<time>\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?)\](?: |$)"),
-    pattern_layer("ts", MONTHS, "[", r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) (?=\[)"),
-    pattern_layer("clock", DIGITS, "[", r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{10}\.\d{1,9}) (?=\[\d)"),
+    pattern_layer("ts", MONTHS, "[", r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) ", ahead=r"\["),
+    pattern_layer("clock", DIGITS, "[", r"(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{10}\.\d{1,9}) ", ahead=r"\[\d"),
 )
