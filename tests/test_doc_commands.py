@@ -43,6 +43,29 @@ def _blocks(page):
     return [block for block in found if block.language == "python" or block.text.startswith("kvdiag ")]
 
 
+_INSTALLS = {
+    "README.md": 2,  # the first command: tests/test_package.py runs it; the tests' own: .ci/run runs it
+    "CONTRIBUTING.md": 1,  # the same environment as for the tests
+}
+
+
+def test_every_command_block_is_run_but_those_that_install():
+    block = re.compile(r"```(?:bash|sh|console|shell|python)\n(.*?)```", re.DOTALL)
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "ARCHITECTURE.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        run = {found.text for found in _blocks(page)}
+        left = [found for found in block.findall(text) if found not in run]
+        assert len(left) == _INSTALLS.get(page.name, 0), f"{page.name}: {left}"
+        assert all(found.startswith("python3 -m venv .venv && ") for found in left), left
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A working directory as after cloning the repository, with a log of one's own."""

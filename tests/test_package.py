@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -39,6 +41,21 @@ def test_the_sdist_can_build_the_wheel_again(built):
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "kvdiag/__init__.py", "rules/releases/order.toml"} <= names
+
+
+def test_the_readmes_first_command_works_on_a_clean_machine(tmp_path):
+    """As it stands, but without the dependencies, which this command does not need."""
+    command = re.search(r"<!-- main -->\n```bash\n(.*?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"))[1]
+    assert " install -q . " in command
+    left_out = shutil.ignore_patterns(".git", ".venv", "__pycache__", "site", "mutants", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, tmp_path / "checkout", ignore=left_out)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": ""}
+    words = command.replace("python3 -m venv", f"{sys.executable} -m venv").replace("install -q .", "install -q --no-deps .")
+    done = subprocess.run(
+        ["bash", "-c", words], capture_output=True, text=True, cwd=tmp_path / "checkout", env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "159,277 tokens" in done.stdout
 
 
 def test_the_installed_wheel_explains_a_log(built, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvdiag.lines.families import families
 from kvdiag.lines.glossary import every_field, find_field, read_line
 from kvdiag.reports.glossary_report import render_field, render_line
 
@@ -13,6 +14,16 @@ def test_every_field_of_every_family_has_an_answer():
         entries = find_field(field)
         assert field in render_field(entries)
         assert all(meaning.unit and meaning.meaning for entry in entries for meaning in entry.meanings), field
+
+
+def test_a_sample_of_every_variant_is_explained_with_each_of_its_values():
+    for family in families().values():
+        for variant in family.variants:
+            for sample in variant.samples:
+                records = read_line(f"[2026-01-05 10:00:09 TP0] {sample.text}") or read_line(sample.text)
+                assert any(family.name in (record.family, *record.families) for record in records), sample.text
+                told = render_line(records)
+                assert all(name in told for record in records for name in record.values), sample.text
 
 
 def test_a_pasted_line_is_explained_word_by_word():
