@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conftest import FIXTURES, ROOT
+from tests.source_trees import TREE, edit
 
 _BLOCK = re.compile(r"(?:<!-- exit (\d+) -->\n)?```(bash|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 _SCENARIOS = FIXTURES / "scenarios"
@@ -72,6 +73,9 @@ def folder(tmp_path):
     shutil.copytree(FIXTURES, tmp_path / "fixtures")
     for name, scenario in _STAND_INS.items():
         shutil.copy(_SCENARIOS / scenario / "server.log", tmp_path / name)
+    shutil.copytree(TREE, tmp_path / "tests" / "data" / "tree")
+    shutil.copytree(TREE, tmp_path / "patched")
+    edit(tmp_path / "patched", "rest_memory = available_gpu_memory - ", "rest_memory = available_gpu_memory - 2 - ")
     return tmp_path
 
 
