@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks.activity import Activity, Batch
 from kvdiag.frozen import frozen
-
-if TYPE_CHECKING:
-    from kvdiag.checks.facts import Facts
 
 FULL = 0.90
 """Usage from which the pool counts as binding: SGLang's tuning guide calls more than this good use."""
 
 
-FEWEST_LINES = 10
-"""Decode lines from which the absence of a queue says something."""
-
-
-LEAST_SHARE = 0.1
-"""Share of the lines from which waiting for the reserve counts: a line or two may be a batch on its way."""
 MOST_RESERVED = 4096
 """Tokens that admission keeps back for one running request at most (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
 
@@ -98,29 +88,3 @@ def nothing_waited(activity: Activity, cap: int | None) -> bool:
     moving = any((batch.transferring or 0) > (batch.running or 0) for batch in decode)
     waited = moving or bool(activity.retractions) or any(batch.queued != 0 for batch in decode)
     return bool(decode) and not waited and (cap is None or most < cap)
-
-
-def are_tokens_wanted(facts: Facts) -> bool | None:
-    """Whether the load of this log would have used more tokens; None where the log shows too little load to tell."""
-    if facts.activity.retractions or facts.events("input_too_long"):
-        return True
-    lines, shares = facts.activity.decode, bindings(facts.activity, facts.bounds)
-    if shares.get("kv_pool") or shares.get("admission_reserve", 0.0) >= LEAST_SHARE:
-        return True
-    return False if len(lines) >= FEWEST_LINES and all(batch.queued is not None for batch in lines) else None
-
-
-def words(facts: Facts) -> dict[str, Any]:
-    """What any sentence about more tokens must agree with.
-
-    ``capped`` is the --max-total-tokens that decides the capacity, ``uncapped`` stands where none does; ``enough``
-    where the log shows load and nothing waited, ``wanted`` elsewhere.
-    """
-    is_capped = facts.limits.binding == "max_total_tokens"
-    enough = len(facts.activity.decode) >= FEWEST_LINES and nothing_waited(facts.activity, facts.cap)
-    return {
-        "capped": (facts.arg("max_total_tokens") or facts.tokens) if is_capped else None,
-        "uncapped": None if is_capped else "",
-        "enough": "" if enough else None,
-        "wanted": None if enough else "",
-    }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvdiag.checks.activity import activity_of
+from kvdiag.checks.diagnosis import StartDiagnosis
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.findings import judge
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.limits import limits_of
 from kvdiag.checks.memory import ledgers_of
-from kvdiag.checks.model import StartDiagnosis
 from kvdiag.checks.planning import plan_for
 from kvdiag.checks.recompute import recompute
 from kvdiag.checks.workload import Workload

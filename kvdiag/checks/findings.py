@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import Any
 
 from kvdiag import rulebook
-from kvdiag.checks.binding import words
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.levers import ways_to_more_tokens
 from kvdiag.checks.model import Finding
 from kvdiag.checks.phrase import Sentence, fill
+from kvdiag.checks.wanted import words
 from kvdiag.errors import RuleError
 from kvdiag.frozen import field, frozen
 from kvdiag.rulecheck import Place, Shape

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvdiag.checks.budget import budget_of
+from kvdiag.checks.diagnosis import StartDiagnosis
 from kvdiag.checks.findings import told
 from kvdiag.checks.inputs import CheckInputs
-from kvdiag.checks.model import Check, CodeStep, Finding, StartDiagnosis
+from kvdiag.checks.model import Check, CodeStep, Finding
 from kvdiag.frozen import replace
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.dtype import canonical_dtype

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvdiag.checks.diagnose import diagnose
+from kvdiag.checks.diagnosis import StartDiagnosis
 from kvdiag.checks.inputs import gather
-from kvdiag.checks.model import Finding, StartDiagnosis
+from kvdiag.checks.model import Finding
 from kvdiag.lines import read_records
 from kvdiag.outside import Outside
 from kvdiag.quantity import Interval

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from kvdiag.checks.binding import are_tokens_wanted
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.levers import keep, most_fraction
 from kvdiag.checks.memory import free_readings, grew_while_loading, pool_gap
 from kvdiag.checks.predicates.capacity import largest_request
 from kvdiag.checks.predicates.failure import progress_free
+from kvdiag.checks.wanted import are_tokens_wanted
 from kvdiag.quantity import GIB, Interval
 
 At = Mapping[str, float]
