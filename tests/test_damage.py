@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,45 @@ def test_a_prefix_that_is_cut_or_holds_other_words_names_the_rank_where_it_is_ce
 def test_grouped_digits_are_a_number_and_abbreviations_are_none(number, read):
     (record,) = records_of(POOL.format(number))
     assert record.number("#tokens") == read
+
+
+def shortened(count):
+    """The ways in which people write a count of tokens short."""
+    for scale, mark in ((1000, "k"), (1024, "K"), (10**6, "M"), (2**20, " M")):
+        for decimals in (0, 1, 2):
+            step = scale / 10**decimals
+            for steps in (count / step, int(count / step)):
+                yield f"{steps / 10**decimals:.{decimals}f}{mark}"
+    yield f"~{round(count, -3)}"
+    yield f"~{round(count, -4) // 1000}k"
+    yield f"~ {round(count, -4) // 1000} k"
+
+
+@given(st.integers(10_000, 50_000_000))
+def test_an_abbreviation_is_read_as_all_counts_that_are_written_so(count):
+    for text in shortened(count):
+        (record,) = records_of(POOL.format(text))
+        interval = record.interval("#tokens")
+        assert record.number("#tokens") is None
+        assert interval.low <= count <= interval.high, text
+
+
+@pytest.mark.parametrize("case", REAL, ids=[case.name for case in REAL])
+def test_an_abbreviated_capacity_is_never_used_as_an_exact_one(case, tmp_path):
+    """What is told of the shortened log holds for the whole one: no check fails, and every number has the true one within."""
+    text = (case / "server.log").read_text(encoding="utf-8")
+    short = re.sub(r"(max_total_num_tokens=|#tokens: )(\d+)(?=, )", lambda found: f"{found[1]}{int(found[2]) / 1000:.1f}k", text)
+    path = tmp_path / "server.log"
+    path.write_text(short, encoding="utf-8")
+    whole, told = (kvdiag.explain(str(each), config=str(case)) for each in (case / "server.log", path))
+    for first, second in zip(whole.starts, told.starts, strict=True):
+        true = {(n.name, n.rank, n.role, n.line): n for n in first.start.numbers}
+        for number in second.start.numbers:
+            exact = true[number.name, number.rank, number.role, number.line]
+            assert number.value == exact.value or number.interval.low <= exact.interval.low <= number.interval.high
+            assert number.value == exact.value or isinstance(number.value, str)
+        assert {c.name for c in second.checks if c.verdict == "no"} <= {c.name for c in first.checks if c.verdict == "no"}
+        assert {f.code for f in second.findings if f.level == "error"} <= {f.code for f in first.findings if f.level == "error"}
 
 
 def test_fields_left_out_by_hand_leave_the_others():

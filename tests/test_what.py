@@ -78,3 +78,8 @@ def test_a_pasted_line_may_be_wrapped():
 def test_a_torn_line_is_of_the_releases_that_print_what_is_left_of_it(kvdiag):
     line = "Capture cuda graph end. Time elapsed: 12.3 s. mem usage=2.10 GB. avail mem=5.33 GB."
     assert "printed by SGLang 0.4.6.post1..0.5.23" in kvdiag("what", line).stdout
+
+
+def test_an_abbreviated_count_is_told_as_what_it_may_have_been(kvdiag):
+    told = kvdiag("what", "KV Cache is allocated. #tokens: 825k, K size: 1.00 GB, V size: 1.00 GB").stdout
+    assert "abbreviated: 824,500 to 845,824 may be written so" in told

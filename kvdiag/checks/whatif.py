@@ -8,7 +8,7 @@ from typing import Any
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
-from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.verdict import Candidate, candidates, hull
@@ -68,7 +68,7 @@ def predict(
     unknown = contradicted or not_taken(inputs, changes) or untold(inputs, changes)
     if unknown:
         return _without_capacity(inputs, changes, after, unknown)
-    anchor = min(capacities(inputs), key=lambda number: number.value, default=None)
+    anchor = min(capacities(inputs), key=lambda number: fits(number).low, default=None)
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
     fraction = _fraction(inputs, changes, changed)
     budgets: dict[Release, Interval] = {}

@@ -12,6 +12,7 @@ from functools import lru_cache
 from kvdiag.frozen import frozen
 from kvdiag.lines.formats import formats
 from kvdiag.lines.template import DECIMALS, Sequence, heads
+from kvdiag.quantity import ABBREVIATED
 
 FAMILIES = (
     *("prefill-batch", "decode-batch", "capacity", "kv-alloc", "mamba-pool", "retract", "weight-load-begin", "weight-load-end"),
@@ -113,6 +114,8 @@ def _pattern(family: str, name: str, kind: str) -> re.Pattern[str]:
     else:
         value = r"True|False|torch\.\w+" if kind in ("b", "v", "w") else "|".join(map(re.escape, kind.split("|")))
     grouped = _GROUPED if kind == "d" else r"(?!)"
+    if kind == "d":
+        value = rf"{ABBREVIATED}|{value}"
     before = _NEXT if family in _EVERY_FIELD else _SEPARATOR
     unit = _UNITS.get(unit, "")
     return re.compile(rf"{before}{re.escape(name)}(?:: |=| = )(?:(?P<grouped>{grouped})|(?P<value>{value})){unit}{_END}")

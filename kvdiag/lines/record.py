@@ -13,7 +13,7 @@ from kvdiag.lines.matcher import FOREWORD, Match, match_message
 from kvdiag.lines.mend import mended
 from kvdiag.lines.packaging import Packaging
 from kvdiag.lines.prefix import BARE_TAGS, CUT_PREFIX, PREFIX, UNTAGGED, Rank, rank_of
-from kvdiag.quantity import Interval, printed_interval
+from kvdiag.quantity import Interval, abbreviated_interval, printed_interval
 from kvdiag.reading import Line
 
 _TEXTS = ("w", "t", "m")
@@ -45,6 +45,11 @@ class Value:
         return number if abs(number) < float("inf") else None
 
     @property
+    def abbreviated(self) -> bool:
+        """Whether it is a count that somebody shortened (``825k``): `interval` says what it may have been, `number` nothing."""
+        return self.kind == "d" and (self.text[:1] == "~" or self.text[-1:] in ("k", "K", "m", "M"))
+
+    @property
     def plain(self) -> int | float | bool | str | None:
         """The value as Python has it: a number, True, False or None where it is one, else its text."""
         if self.kind in _CONSTANT_KINDS and self.text in _CONSTANTS:
@@ -56,6 +61,8 @@ class Value:
         """The values that print so, in bytes, tokens, seconds ...; None where the text is no finite number."""
         if self.kind in _TEXTS or len(self.text) >= _LONGEST:
             return None
+        if self.abbreviated:
+            return abbreviated_interval(self.text, self.unit)
         try:
             return printed_interval(self.text, self.unit, rounded=self.kind.startswith("."))
         except ValueError:

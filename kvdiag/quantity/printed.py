@@ -20,6 +20,9 @@ UNIT_OF_PRINTED: dict[str, tuple[str, Fraction]] = {
 }
 """Unit of a rule file to (unit kvdiag reports in, factor); units not named here are reported as they are."""
 
+ABBREVIATED = r"~ ?\d{1,15}|~? ?\d{1,6}(?:\.\d{1,4})? ?[kKmM]"
+"""A count as people shorten it: ``825k``, ``1.2M``, ``~160k``."""
+_THOUSANDS = {"": (1, 1), "k": (10**3, 2**10), "m": (10**6, 2**20)}
 _NUMBER = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?")
 
 
@@ -49,3 +52,22 @@ def printed_interval(text: str, unit: str, *, rounded: bool = True) -> Interval:
     if sign == "-":
         low, high = -high, -low
     return Interval(low * factor, high * factor, reported)
+
+
+def abbreviated_interval(text: str, unit: str) -> Interval:
+    """All counts that somebody may have shortened to `text` (of the form `ABBREVIATED`).
+
+    The digits left out may have been rounded or dropped, and a k be 1000 or 1024; behind a ``~`` the noughts at the end of the
+    digits count as left out too. Raises ValueError where `text` is of another form.
+    """
+    if not re.fullmatch(ABBREVIATED, text):
+        raise ValueError(f"{text!r} is no abbreviated number")
+    digits = text.strip("~ kKmM")
+    small, great = _THOUSANDS[text[-1].lower() if text[-1].isalpha() else ""]
+    value = Fraction(digits)
+    step = Fraction(1, 10 ** len(digits.partition(".")[2]))
+    if text.startswith("~"):
+        while value and value % (step * 10) == 0:
+            step *= 10
+        return Interval(max(Fraction(0), value - step) * small, (value + step) * great, unit)
+    return Interval(max(Fraction(0), value - step / 2) * small, (value + step) * great, unit)

@@ -39,6 +39,9 @@ def _line(record: Record, paint: Paint, stated: ReleaseSet | None) -> Iterator[s
     for entry in entries_of(record, stated):
         value = record.values[entry.field]
         yield f"  {paint.bold(safe(entry.field))} = {safe(value.text, 120)}"
+        if value.abbreviated and value.interval is not None:
+            low, high = float(value.interval.low), float(value.interval.high)
+            yield from paint.wrap(f"abbreviated: {low:,.0f} to {high:,.0f} may be written so", "    ")
         yield from _meanings(entry, paint, value.unit)
 
 

@@ -167,8 +167,8 @@ class StartBuilder:
     def _numbers(self, record: Record, family: str, role: str | None, path: int) -> None:
         for name, number in NUMBERS.get(family, {}).items():
             value = record.values.get(name)
-            if value is not None and value.number is not None and value.interval is not None:
-                self._state(number, value.interval, role, record, path, restated=family in RESTATED)
+            if value is not None and (value.abbreviated or value.number is not None) and value.interval is not None:
+                self._state(number, value.interval, role, record, path, name, restated=family in RESTATED)
         if "available_cpu_mem" in record.values:
             self._text("device", "cpu", None, record, path)
 
@@ -211,26 +211,36 @@ class StartBuilder:
         for record in model.records:
             tokens = record.interval("#tokens")
             if tokens is not None and record.family == "kv-alloc":
-                self._state("pool_tokens", tokens, role, record, path)
+                self._state("pool_tokens", tokens, role, record, path, "#tokens")
             if "dtype" in record.values:
                 self._dtype(record, "dtype", role, path)
         for name, line in (("full_max_total_num_tokens", model.full), ("swa_max_total_num_tokens", model.swa)):
             tokens = line.interval("#tokens") if line and model.usage is None else None
             if line and tokens is not None:
-                self._state(name, tokens, role, line, path, restated=True)
+                self._state(name, tokens, role, line, path, "#tokens", restated=True)
         if model.size is not None:
             self._state("kv_pool_bytes", model.size, role, model.last, path)
 
     def _state(
-        self, name: str, interval: Interval, role: str | None, record: Record, path: int, *, restated: bool = False
+        self,
+        name: str,
+        interval: Interval,
+        role: str | None,
+        record: Record,
+        path: int,
+        field: str = "",
+        *,
+        restated: bool = False,
     ) -> None:
+        """Notes a number; where the line has its `field` only abbreviated, the value is that text, and no number."""
         interval = interval.with_unit(UNITS.get(name, interval.unit))
         rank = str(record.rank)
         if restated:
             for index, number in enumerate(self.start.numbers):
                 if (number.name, number.rank, number.role) == (name, rank, role):
                     self.start.numbers[index] = number.outdated()
-        value = plain((interval.low + interval.high) / 2)
+        printed = record.values.get(field)
+        value = printed.text if printed is not None and printed.abbreviated else plain((interval.low + interval.high) / 2)
         self.start.numbers.append(Number(name, value, interval, interval.unit, rank, role, record.line.number, path))
 
     def _text(self, name: str, text: str, role: str | None, record: Record, path: int) -> None:

@@ -220,7 +220,13 @@ def replicas_on_one_card(facts: Facts, at: At) -> Iterator[Hit]:
     bare = [start for start in facts.siblings if not start.server_args and start.first("pool_tokens")]
     found = [number for start in bare if (number := start.first("pool_tokens")) is not None]
     if len(found) >= at["pools"] and len({number.value for number in found}) >= at["pools"]:
-        yield Hit(facts.lines(*found), {"count": len(found), "sizes": ", ".join(f"{number.value:,}" for number in found)})
+        yield Hit(
+            facts.lines(*found),
+            {
+                "count": len(found),
+                "sizes": ", ".join(f"{n.value:,}" if isinstance(n.value, int) else str(n.value) for n in found),
+            },
+        )
 
 
 def fp8_cache(facts: Facts, at: At) -> Iterator[Hit]:
