@@ -218,7 +218,13 @@ def what_if(
         )
     inputs = gather(starts[-1].start, config, model, stated)
     contradicted = contradictions(starts[-1].checks)
-    return [predict(inputs, change, workload, contradicted) for change in changes]
+    predictions = [predict(inputs, change, workload, contradicted) for change in changes]
+    if len(starts) == 1:
+        return predictions
+    from kvdiag.frozen import replace
+
+    which = f"the log has {len(starts)} starts: this is about the last"
+    return [replace(prediction, notes=(which, *prediction.notes)) for prediction in predictions]
 
 
 def _noted(start: Start, watches: list[_Watch]) -> Start:

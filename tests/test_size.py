@@ -252,6 +252,11 @@ def test_the_public_figure_of_qwen3_235b_has_a_bf16_cache_in_spite_of_its_fp8_we
     assert round((367_404 + 1) * cell / 2 / 2**30, 2) == 8.23
 
 
+@pytest.mark.parametrize(("gpu", "fraction"), [("Ascend 910B", 0.801), ("Ascend 910B4", 0.792)])
+def test_ascend_cards_have_chunks_and_graphs_of_their_own(gpu, fraction):
+    assert kvdiag.size(config=DENSE, release="0.5.9", gpu=gpu).mem_fraction_static == fraction
+
+
 def test_more_memory_never_means_fewer_tokens():
     tokens = [sized(WINDOWS, "0.5.20", (at / 8, 78.0), page_size=64).max_total_num_tokens for at in range(100, 500)]
     assert tokens == sorted(tokens)

@@ -215,3 +215,21 @@ def test_an_argument_the_log_s_release_does_not_have_predicts_nothing():
 def test_a_cap_gives_back_what_the_pool_does_not_take():
     (prediction,) = what_if(str(H100), [{"max_total_tokens": 100_000}])
     assert "49.7" in prediction.notes[-1]
+
+
+def test_what_dp_attention_copies_is_not_in_the_log():
+    (prediction,) = what_if(str(KIMI["0.88"]), [{"enable_dp_attention": True, "dp_size": 8}])
+    assert "DP attention" in prediction.missing[0]
+
+
+def test_a_draft_s_pool_outside_the_budget_makes_the_rest_a_bound():
+    (prediction,) = what_if(str(KIMI["0.85"]), [{"mem_fraction_static": 0.88}], release="0.5.9")
+    assert prediction.notes[-1].startswith("at most")
+    assert "draft" in prediction.notes[-1]
+
+
+def test_a_log_of_several_starts_says_which_one_it_is_about(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(H100.read_text() + H100.read_text().replace("2025-11-05 09", "2025-11-05 11"))
+    (prediction,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
+    assert "2 starts" in prediction.notes[0]

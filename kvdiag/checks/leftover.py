@@ -11,6 +11,7 @@ from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 from kvdiag.sizing import ArgumentError, strict_arguments
+from kvdiag.sizing.history import since
 from kvdiag.sizing.plan import make_plan
 from kvdiag.sizing.slots import EXTRA_CONTEXT
 from kvdiag.starts import Number
@@ -21,6 +22,7 @@ _UNTOLD = {
     "device": "the memory of another --device",
     "speculative_algorithm": "the weights and the pool of the draft that comes or goes with --speculative-algorithm",
     "speculative_draft_model_path": "the weights and the pool of another draft",
+    "enable_dp_attention": "the weights a rank holds with DP attention, which copies attention and dense layers but not experts",
 }
 _CAPTURED = (
     "disable_cuda_graph", "cuda_graph_max_bs", "piecewise_cuda_graph_max_tokens", "enable_piecewise_cuda_graph",
@@ -60,17 +62,20 @@ def notes_on_rest(
     if captured:
         flags = ", ".join("--" + name.replace("_", "-") for name in captured)
         return [f"what graphs and activations take changes with {flags} and is not in the log: no figure for what would be left"]
-    table = _table_growth(inputs, changes, numbers)
-    found = []
+    table, draft = _table_growth(inputs, changes, numbers), _draft_growth(inputs, numbers)
+    found: list[tuple[Interval, Interval, str]] = []
     for left in _left(inputs):
         growth = _growth(inputs, left, before, numbers, after)
-        if growth is not None:
-            found.append((left.interval - growth - table, left))  # type: ignore[operator]
+        if growth is not None and left.interval is not None:
+            found.append((left.interval - growth - table - (draft or _NOTHING), left.interval, left.rank))
     if not found:
         return []
-    least, left = min(found, key=lambda item: item[0].low)
-    where = f" on {left.rank}, the fullest rank of the log" if len(found) > 1 else ""
-    said = f"about {memory(least)} would be left after the start{where}, where the log has {memory(left.interval)}"  # type: ignore[arg-type]
+    least, now, rank = min(found, key=lambda item: item[0].low)
+    where = f" on {rank}, the fullest rank of the log" if len(found) > 1 else ""
+    most = "about" if draft is not None else "at most" if least.high < now.high else "at least"
+    said = f"{most} {memory(least)} would be left after the start{where}, where the log has {memory(now)}"
+    if draft is None:
+        said += " (the draft's pool follows the capacity, and what it takes is not in the log)"
     if table.high >= 1 << 28:
         said += f" ({memory(table)} of it goes to a longer request table)"
     if least.high < 0:
@@ -127,6 +132,21 @@ def _stage_cells(after: Arithmetic) -> tuple[float, ...]:
         return tuple(stage.cell for stage in make_plan(settings).stages)
     except (CannotSizeError, ConfigError):
         return ()
+
+
+def _draft_growth(inputs: CheckInputs, numbers: Mapping[str, Interval]) -> Interval | None:
+    """Bytes by which a draft's pool outside the budget grows (before 0.5.14); None where the log does not state that pool."""
+    algorithm, stated = inputs.arguments.speculative_algorithm, inputs.start.first("max_total_num_tokens")
+    if algorithm in (None, "NGRAM") or all(since(release, "0.5.14") for release in inputs.candidates()):
+        return _NOTHING
+    tokens, pool = numbers.get("max_total_num_tokens"), inputs.start.first("kv_pool_bytes", role="draft")
+    if tokens is None or stated is None or not isinstance(stated.value, int) or not stated.value:
+        return None
+    if tokens.low == tokens.high == stated.value:
+        return _NOTHING
+    if pool is None or pool.interval is None or pool.role != "draft":
+        return None
+    return (pool.interval * (tokens / Interval.of(stated.value, unit="tokens")) - pool.interval).with_unit("bytes")
 
 
 def _table_growth(inputs: CheckInputs, changes: Mapping[str, Any], numbers: Mapping[str, Interval]) -> Interval:

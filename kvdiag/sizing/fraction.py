@@ -82,7 +82,7 @@ def _reserve_by_chunk(case: Resolution, memory: int) -> float:
     """0.5.3rc2 and newer: 512 MiB, activations of a chunk, graphs, ranks; at least 10 GiB on cards above 60 GiB."""
     arguments, release = case.arguments, case.release
     graphs = decode_graph_size(case, memory)
-    reserve: float = 512 + _activation_tokens(case, memory, graphs) * 1.5
+    reserve: float = 512 + _activation_tokens(case, graphs) * 1.5
     if _captures_decode(case):
         reserve += graphs * 2
     reserve += arguments.tp_size * arguments.pp_size / 8 * 1024
@@ -90,28 +90,28 @@ def _reserve_by_chunk(case: Resolution, memory: int) -> float:
         reserve += graphs * arguments.dp_size * 3
         reserve += graphs * arguments.dp_size * 1.5 if graphs > 300 else 0
     if since(release, "0.5.8"):
-        reserve += _prefill_graphs(case, memory)
+        reserve += _prefill_graphs(case)
     if memory > 60 * 1024:
         reserve = max(reserve, 10 * 1024)
     if arguments.moe_a2a_backend == "deepep" and since(release, "0.5.15") and _captures_decode(case):
         reserve += 2 * 1024
     reserve += _draft_reserve(case)
     if arguments.enable_piecewise_cuda_graph and since(release, "0.5.6") and not since(release, "0.5.8"):
-        tokens = arguments.piecewise_cuda_graph_max_tokens or (_chunk(case, memory) if since(release, "0.5.7") else 4096)
+        tokens = arguments.piecewise_cuda_graph_max_tokens or (_chunk(case) if since(release, "0.5.7") else 4096)
         reserve += tokens // (8 if since(release, "0.5.7") else 4)
     return reserve
 
 
-def _chunk(case: Resolution, memory: int) -> int:
+def _chunk(case: Resolution) -> int:
     size = case.arguments.chunked_prefill_size
-    return chunk_default(case.release, memory) if size is None else size
+    return chunk_default(case.arguments, case.release, case.device) if size is None else size
 
 
-def _activation_tokens(case: Resolution, memory: int, graphs: int) -> int:
+def _activation_tokens(case: Resolution, graphs: int) -> int:
     arguments = case.arguments
     if arguments.disaggregation_mode == "decode" and since(case.release, "0.5.15"):
         return max((case.max_running_requests or graphs or 1) * (arguments.speculative_num_draft_tokens or 1), 2048)
-    chunk = _chunk(case, memory)
+    chunk = _chunk(case)
     return max(chunk if chunk > 0 else arguments.max_prefill_tokens, 2048)
 
 
@@ -121,12 +121,12 @@ def _captures_decode(case: Resolution) -> bool:
     return case.arguments.disaggregation_mode != "prefill" and not case.arguments.disable_cuda_graph
 
 
-def _prefill_graphs(case: Resolution, memory: int) -> float:
+def _prefill_graphs(case: Resolution) -> float:
     if not prefill_graphs(case) or (case.arguments.disaggregation_mode == "decode" and since(case.release, "0.5.15")):
         return 0
     if case.is_mla and since(case.release, "0.5.10rc0"):
         return 1.5 * 1024
-    return prefill_graph_sizes(case, _chunk(case, memory)) * 8
+    return prefill_graph_sizes(case, _chunk(case)) * 8
 
 
 def _draft_reserve(case: Resolution) -> int:

@@ -34,8 +34,24 @@ class Resolution:
     max_running_requests: int | None
 
 
-def chunk_default(release: Release, memory: int | None) -> int:
+def _npu_defaults(arguments: ServerArguments, release: Release, device: Device) -> tuple[int, int] | None:
+    """Chunk and largest batch of graphs on Ascend cards (``set_default_server_args``, before 0.5.7 by the card's memory)."""
+    memory, few = device.memory_mib, arguments.tp_size < 4
+    if memory is None or not (device.vendor == "ascend" or arguments.device == "npu") or not since(release, "0.5.4"):
+        return None
+    if not since(release, "0.5.7"):
+        small, large = 20 * 1024 <= memory < 32 * 1024, 60 * 1024 <= memory < 64 * 1024
+        return (32768, 16 if few else 64) if small else (32768, 64 if few else 128) if large else None
+    if memory <= 32 * 1024:
+        return 4096, 16 if few else 64
+    return (8192, 64 if few else 256) if memory <= 64 * 1024 else None
+
+
+def chunk_default(arguments: ServerArguments, release: Release, device: Device) -> int:
     """``chunked_prefill_size`` where it is not given (tokens), by the card's MiB, before DP attention divides it."""
+    npu, memory = _npu_defaults(arguments, release, device), device.memory_mib
+    if npu is not None:
+        return npu[0]
     if not since(release, "0.4.8"):
         return _old_chunk(release, memory)
     if memory is None:
@@ -55,10 +71,10 @@ def _old_chunk(release: Release, memory: int | None) -> int:
     return 2048 if memory is not None and memory < 25_000 else 8192
 
 
-def chunked_prefill(arguments: ServerArguments, release: Release, memory: int | None) -> int:
+def chunked_prefill(arguments: ServerArguments, release: Release, device: Device) -> int:
     """``chunked_prefill_size`` in force: under DP attention each replica's share."""
     size = arguments.chunked_prefill_size
-    size = chunk_default(release, memory) if size is None else size
+    size = chunk_default(arguments, release, device) if size is None else size
     return size // arguments.attention_dp_size if arguments.attention_dp_size > 1 and size > 0 else size
 
 
@@ -67,7 +83,8 @@ def decode_graph_size(case: Resolution, memory: int | None) -> int:
     arguments, release = case.arguments, case.release
     if arguments.cuda_graph_max_bs is not None:
         return arguments.cuda_graph_max_bs
-    size = _graph_default(release, memory, arguments.tp_size < 4)
+    npu = _npu_defaults(arguments, release, case.device)
+    size = _graph_default(release, memory, arguments.tp_size < 4) if npu is None else npu[1]
     asked = arguments.max_running_requests
     if asked is not None and size < asked <= MOST_EXPANDED and profiled_hopper(case):
         return asked

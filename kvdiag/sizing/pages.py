@@ -63,7 +63,7 @@ def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release
     if "intel_xpu" in main or arguments.device == "xpu":
         page = page if page in _xpu_pages(release, is_mla=is_mla) or not since(release, "0.5.4") else 128
     if arguments.device == "npu" or device.vendor == "ascend":
-        page = 128 if not since(release, "0.5.8") else arguments.page_size or 128
+        page = 128 if not since(release, "0.5.6.post2") else arguments.page_size or 128
     return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else page
 
 

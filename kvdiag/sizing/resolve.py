@@ -119,7 +119,7 @@ def resolve(
         spec,
         requests,
         context_of(geometry, arguments, release),
-        chunked_prefill(arguments, release, device.memory_mib),
+        chunked_prefill(arguments, release, device),
         fraction,
         _multimodal_reserve(case),
         device.is_blackwell,

@@ -24,7 +24,10 @@ NO_MEMORY = (
     "the free memory is not given: give --avail GIB (free after loading) and --total GIB (free before it), as the log prints "
     "them; only bytes a token follow without"
 )
-NO_BUDGET = "--mem-fraction-static is not given and its default depends on the GPU: give it, or --gpu NAME"
+NO_BUDGET = (
+    "--mem-fraction-static is not given and its default depends on the GPU's memory: give it, or --gpu NAME, or --gpu-mem MIB "
+    "where that GPU has no fixed memory"
+)
 
 
 @frozen
