@@ -163,3 +163,9 @@ def test_the_catalogue_has_the_shapes_of_the_oracles_configs(folder):
         "max_position_embeddings",
     ):
         assert (kept.get("text_config") or kept).get(key) == (config.get("text_config") or config).get(key), key
+
+
+def test_the_page_of_architectures_is_what_its_script_writes():
+    from bench.architectures import PAGE, page
+
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python bench/architectures.py"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import kvdiag
+from kvdiag.checks.workload import parse_workload, plan, reserve_ratios
 from kvdiag.pipeline import what_if
+from kvdiag.releases import parse_release
 from tests.conftest import FIXTURES
 
 SCENARIOS = FIXTURES / "scenarios"
@@ -119,3 +122,13 @@ def test_a_log_without_server_args_says_which_tp_size_its_pool_line_fits(tmp_pat
     (check,) = checks_of(start, "bytes_per_token")
     assert check.verdict == "unknown"
     assert any("fits tp_size 4" in text for text in check.missing)
+
+
+def test_scenario_7_a_newcomer_is_charged_its_answer_and_the_running_a_decaying_part_of_theirs():
+    ratios = reserve_ratios([parse_release("0.5.9")], 1.0)
+    assert ratios == (Fraction(7, 10), Fraction(98, 1000))
+    workload = parse_workload("prompt=1000,output=1000,concurrency=400")
+    found = plan(workload, 116_171, page=1, cap=None, ratios=ratios)
+    assert found.holds == 116_171 // 2000 == 58
+    assert found.admitted_at_opening < found.admitted_at_lowest
+    assert found.retracts_after is not None

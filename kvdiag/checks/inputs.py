@@ -89,14 +89,15 @@ def gather(start: Start, config_path: str | None, model: str | None, stated: Rel
     draft = _draft(start)
     fraction = _fraction(start, arguments)
     readings = readings_of(start)
-    device = _device(geometry, readings)
+    device = _device(geometry, arguments, readings)
     return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device)
 
 
-def _device(geometry: Geometry | None, readings: tuple[Reading, ...]) -> Device:
-    """The card that free memory points to, where sizes depend on it (sparse attention) and only one kind has so much."""
+def _device(geometry: Geometry | None, arguments: ServerArguments, readings: tuple[Reading, ...]) -> Device:
+    """The card that free memory points to, where sizes depend on it (sparse attention, NVFP4) and only one kind has so much."""
     worst = worst_of(readings)
-    if geometry is None or geometry.index is None or worst is None or worst.total is None:
+    depends = geometry is not None and (geometry.index is not None or arguments.kv_cache_dtype == "nvfp4")
+    if not depends or worst is None or worst.total is None:
         return UNKNOWN_DEVICE
     devices = {Device(gpu.memory_mib, gpu.compute_capability, gpu.vendor) for gpu in likely_gpus(worst.total)}
     return devices.pop() if len(devices) == 1 else UNKNOWN_DEVICE

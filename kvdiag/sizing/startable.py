@@ -18,6 +18,8 @@ def would_not_start(geometry: Geometry, arguments: ServerArguments, given: Itera
         notes.append(f"{heads} attention heads do not divide by {ranks} ranks: most model classes refuse to load so")
     if arguments.enable_dp_attention and arguments.tp_size % max(1, arguments.dp_size):
         notes.append(f"the server would not start: tp_size {arguments.tp_size} does not divide by dp_size {arguments.dp_size}")
+    if arguments.dcp_size > 1 and arguments.tp_size % arguments.dcp_size:
+        notes.append(f"the server would not start: dcp_size {arguments.dcp_size} does not divide tp_size {arguments.tp_size}")
     longest = max(geometry.context_len, geometry.context_len_5)
     if "context_length" in names and arguments.context_length is not None and arguments.context_length > longest:
         notes.append(
