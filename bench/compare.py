@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--keep", metavar="LOG", help="a log made before, instead of a new one")
     parser.add_argument("-o", "--output", metavar="FILE", help="where the table is appended; default: standard output")
     given = parser.parse_args()
+    subprocess.run([sys.executable, str(ROOT / "hatch_build.py")], check=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         log = made(given, folder)
