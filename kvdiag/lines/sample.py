@@ -46,7 +46,7 @@ def chosen(numbers: Any, every: int) -> Any:
     Turning by the golden section spreads them evenly over any stretch and over ranks that print in turn; what is chosen for
     twice the `every` is chosen for this one, too.
     """
-    return numbers * _TURN % _WHOLE_TURN < _WHOLE_TURN // every
+    return (numbers * _TURN & (_WHOLE_TURN - 1)) < _WHOLE_TURN // every
 
 
 def is_big(path: str) -> bool:
