@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kvdiag.lines.sample import TakesRows
     from kvdiag.lines.unknown import UnknownLines
     from kvdiag.outside import Outside
-    from kvdiag.postmortem import Postmortem
+    from kvdiag.postmortem import Gatherer, Postmortem
+    from kvdiag.starts import Event
 
 SAMPLES = 20
 HOPELESS = 2_000_000
@@ -278,17 +279,28 @@ def postmortem(
 
     gatherer = Gatherer()
     diagnosis = explain(paths, config=config, model=model, release=release, rows=gatherer.add, progress=progress)
-    reviews = [review(item, gatherer.of(item.start.spans), _retractions(item.start)) for item in diagnosis.starts]
+    reviews = [review(item, gatherer.of(item.start.spans), _retractions(item.start, gatherer)) for item in diagnosis.starts]
     return Postmortem(diagnosis, reviews)
 
 
-def _retractions(start: Start) -> list[tuple[str, int]]:
+def _undated(event: Event, gatherer: Gatherer) -> str:
+    """The time of an event of a log without dates, as text, on the day that its scheduler lines have there; empty for none."""
+    from datetime import datetime, timedelta
+
+    from kvdiag.lines.chunk import stamp_of
+
+    stamp, _ = stamp_of(event.record)
+    moment = gatherer.moment(event.path, event.record.line.number, stamp) if event.record.time else None
+    return "" if moment is None else (datetime(1970, 1, 1) + timedelta(milliseconds=moment)).isoformat()
+
+
+def _retractions(start: Start, gatherer: Gatherer) -> list[tuple[str, int]]:
     """(time, requests) of each retraction event; every rank prints it, so of each replica one rank counts."""
     by_rank: dict[str, list[tuple[str, int]]] = {}
     for event in start.events_of("retraction"):
         record = event.record
         count = record.number("#retracted_reqs")
-        when = f"{record.date}T{record.time}" if record.date and record.time else ""
+        when = f"{record.date}T{record.time}" if record.date and record.time else _undated(event, gatherer)
         by_rank.setdefault(str(record.rank), []).append((when, count if isinstance(count, int) else 0))
     replicas: dict[str, list[tuple[str, int]]] = {}
     for rank, found in by_rank.items():

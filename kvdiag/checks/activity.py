@@ -9,6 +9,7 @@ from typing import Any
 
 from kvdiag.frozen import field, frozen, mutable
 from kvdiag.lines import Record
+from kvdiag.lines.calendar import Midnights
 from kvdiag.quantity import Interval
 from kvdiag.starts import Start
 
@@ -153,11 +154,21 @@ def _implied(tokens: int | None, usage: Interval | None) -> Interval | None:
 def activity_of(start: Start) -> Activity:
     """The activity of a start; records that are no batch lines are passed over."""
     clock = _Clock()
-    batches = [_batch(record, clock) for record in start.batches]
-    return Activity(batches, _retractions(start, clock), start.batches.every)
+    seconds = {id(record): clock.second(record) for record in _in_order(start)}
+    batches = [_batch(record, seconds[id(record)]) for record in start.batches]
+    return Activity(batches, _retractions(start, seconds), start.batches.every)
 
 
-def _batch(record: Record, clock: _Clock) -> Batch:
+def _in_order(start: Start) -> list[Record]:
+    """The scheduler lines and the retractions between them in the order of the log, which tells days apart without dates."""
+    events = start.events_of("retraction")
+    records = [*start.batches, *(event.record for event in events)]
+    if len({event.path for event in events}) > 1 or not events:
+        return records
+    return sorted(records, key=lambda record: record.line.number)
+
+
+def _batch(record: Record, second: float | None) -> Batch:
     kind = "prefill" if record.family == "prefill-batch" else "decode"
     fields: dict[str, Any] = {name: _whole(record, names) for name, names in _NAMES.items()}
     fields |= {name: _interval(record, names) for name, names in _USAGES.items()}
@@ -166,7 +177,7 @@ def _batch(record: Record, clock: _Clock) -> Batch:
     allocating = _whole(record, ("#prealloc-req",))
     if allocating is not None:  # a decode server queues what still lacks tokens apart from its queue
         fields["queued"] = (fields["queued"] or 0) + allocating
-    return Batch(kind, record.line.number, str(record.rank), clock.second(record), **fields)
+    return Batch(kind, record.line.number, str(record.rank), second, **fields)
 
 
 def _whole(record: Record, names: Iterable[str]) -> int | None:
@@ -202,11 +213,10 @@ def _truth(record: Record) -> bool | None:
 
 
 class _Clock:
-    """Seconds of records: dates where the log has them, else a day is added where the clock runs backwards by hours."""
+    """Seconds of records: of their dates where the log has them, else with the midnights counted."""
 
     def __init__(self) -> None:
-        self._last = 0.0
-        self._days = 0
+        self._midnights = Midnights()
 
     def second(self, record: Record) -> float | None:
         parts = record.time.replace(",", ".").split(":")
@@ -218,13 +228,10 @@ class _Clock:
                 return datetime.date.fromisoformat(record.date).toordinal() * 86400 + seconds
         except ValueError:
             return None
-        if seconds + self._days * 86400 < self._last - 43200:
-            self._days += 1
-        self._last = seconds + self._days * 86400
-        return self._last
+        return self._midnights.day(int(seconds * 1000)) * 86400 + seconds
 
 
-def _retractions(start: Start, clock: _Clock) -> list[Retraction]:
+def _retractions(start: Start, seconds: dict[int, float | None]) -> list[Retraction]:
     """Every rank prints the same event: of each replica the rank that printed most of them is taken."""
     by_rank: dict[str, list[Retraction]] = {}
     for event in start.events_of("retraction"):
@@ -236,7 +243,7 @@ def _retractions(start: Start, clock: _Clock) -> list[Retraction]:
         by_rank.setdefault(str(record.rank), []).append(
             Retraction(
                 record.line.number,
-                clock.second(record),
+                seconds[id(record)],
                 count if isinstance(count, int) else 0,
                 gained if isinstance(gained, int) else None,
                 _real(record, ("#new_token_ratio",)),

@@ -87,7 +87,7 @@ def of_records(records: Iterable[Record], offsets: dict[int, int], texts: Texts)
     read: dict[str, dict[int, int | float]] = {}
     stamps, timed = np.zeros(count, np.int64), np.full(count, NO_TIME, np.uint8)
     for row, record in enumerate(rows):
-        stamps[row], timed[row] = _stamp(record)
+        stamps[row], timed[row] = stamp_of(record)
         for name, value in _values(record, texts):
             read.setdefault(name, {})[row] = value
     columns = {}
@@ -117,7 +117,8 @@ def _values(record: Record, texts: Texts) -> Iterable[tuple[str, int | float]]:
             yield column_of(name), read
 
 
-def _stamp(record: Record) -> tuple[int, int]:
+def stamp_of(record: Record) -> tuple[int, int]:
+    """Milliseconds of a record's time, since 1970 or since midnight, and which of them: `NO_TIME`, `DATED` or `UNDATED`."""
     if not record.time:
         return 0, NO_TIME
     hour, minute, second, *milliseconds = (int(part) for part in record.time.replace(".", ":").split(":"))

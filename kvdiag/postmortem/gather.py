@@ -83,6 +83,22 @@ class Gatherer:
         found = [self._in(piece, path, spans) for path in paths for piece in self._pieces.get(path, ())]
         return _joined([rows for rows in found if len(rows)])
 
+    def moment(self, path: int, line: int, of_day: int) -> int | None:
+        """Milliseconds since 1970 of a time without a date in that line, by the scheduler line before it; None without one.
+
+        `of_day` is in milliseconds since midnight.
+        """
+        from kvdiag.lines.calendar import DAY
+
+        pieces = self._pieces.get(path, ())
+        piece = next((piece for piece in reversed(pieces) if len(piece.lines) and piece.lines[0] <= line), None)
+        if piece is None:
+            return None
+        row = int(piece.lines.searchsorted(line, side="right")) - 1
+        if not piece.rows.timed[row]:
+            return None
+        return of_day + round((int(piece.rows.stamps[row]) - of_day) / DAY) * DAY
+
     def _in(self, piece: _Piece, path: int, spans: list[Span]) -> Rows:
         import numpy as np
 

@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kvdiag.lines.calendar import NO_TIME, UNDATED
+from kvdiag.lines.calendar import DAY, NO_TIME, PASSED, RETURN, UNDATED
 from kvdiag.lines.chunk import Chunk
-
-DAY = 86_400_000
-_BACKWARDS = DAY // 2
-_RETURN = 60_000
-"""Milliseconds by which lines of several processes may stand out of order around midnight."""
 
 
 class Clock:
@@ -32,9 +27,9 @@ class Clock:
         return stamps, chunk.timed != NO_TIME
 
     def _days(self, of_day: Any) -> Any:
-        """A clock that runs back by hours has passed midnight; one that then jumps to the end of a day is of the day before."""
+        """As `Midnights`, many at a time."""
         before = np.concatenate([[of_day[0] if self._last is None else self._last], of_day[:-1]])
         step = of_day - before
-        days = self._day + np.cumsum((step < -_BACKWARDS).astype(np.int64) - (step > DAY - _RETURN))
+        days = self._day + np.cumsum((step < -PASSED).astype(np.int64) - (step > DAY - RETURN))
         self._day, self._last = int(days[-1]), int(of_day[-1])
         return days

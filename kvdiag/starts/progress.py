@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvdiag.frozen import field, mutable
 from kvdiag.lines import Record
+from kvdiag.lines.calendar import days_of
 from kvdiag.quantity import Interval
 
 BEGINS = {"dist-init-begin", "dist-init-end", "weight-load-begin"}
@@ -83,10 +84,11 @@ def pool_bytes(record: Record) -> Interval | None:
 
 
 def seconds_between(earlier: Record, later: Record) -> float | None:
-    """Seconds from one record to another of the same day; None where a time or a date is not printed."""
-    if not earlier.date or earlier.date != later.date:
+    """Seconds from one record to another; None where a time or a date is not printed."""
+    before, after = days_of(earlier.date), days_of(later.date)
+    if before is None or after is None:
         return None
-    return _seconds(later.time) - _seconds(earlier.time)
+    return (after - before) * 86400 + _seconds(later.time) - _seconds(earlier.time)
 
 
 def _seconds(clock: str) -> float:
