@@ -20,7 +20,11 @@ from pathlib import Path
 import zstandard
 
 ROOT = Path(__file__).resolve().parent.parent
-START = b"[2025-01-15 10:22:41] Load weight begin. avail mem=9.86 GB\n"
+START = (
+    b"[2025-01-15 10:22:41] server_args=ServerArgs(model_path='m', tp_size=1, mem_fraction_static=0.8)\n"
+    b"[2025-01-15 10:22:41] Load weight begin. avail mem=79.86 GB\n"
+    b"[2025-01-15 10:22:49] The server is fired up and ready to roll!\n"
+)
 ZEROS = bytes(1 << 24)
 RUN = """
 import resource, sys, time

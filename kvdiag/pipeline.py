@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kvdiag.starts import Event
 
 SAMPLES = 20
+MOST_STARTS = 4_000
+"""Server starts of all logs together that are diagnosed: each takes memory, and no reader looks through so many."""
 HOPELESS = 2_000_000
 """Lines of a pipe or a device, none of them SGLang's, after which no more is read: its end may never come."""
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
@@ -128,6 +130,10 @@ def explain(
         take = None if rows is None else partial(rows, index)
         endless = path == "-" or not os.path.isfile(path)
         for record in watch.through(_records(path, watch, take, thin=thin)):
+            if not record.line.number % 64 and assembly.begun() > MOST_STARTS:
+                raise InputError(
+                    f"{path}: more than {MOST_STARTS:,} server starts; cut the log into parts (split -l) and give one"
+                )
             if endless and not watch.seen.matched and record.line.number > HOPELESS:
                 break
             assembly.add(record, index)

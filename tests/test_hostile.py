@@ -32,6 +32,11 @@ from tests.fuzz import targets
 LOG = FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log"
 CONFIG = next(FIXTURES.glob("real/*/config.json"))
 PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
+SERVER_START = (
+    b"[2025-01-15 10:22:41] server_args=ServerArgs(model_path='m', tp_size=1, mem_fraction_static=0.8)\n"
+    b"[2025-01-15 10:22:41] Load weight begin. avail mem=79.86 GB\n"
+    b"[2025-01-15 10:22:49] The server is fired up and ready to roll!\n"
+)
 MIB_AT_MOST = 400
 SECONDS_AT_MOST = 20
 ACTIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]")
@@ -79,7 +84,9 @@ def hostile_files(folder):
         "numbers beyond what int reads": re.sub(rb"=\d+", b"=" + b"9" * 5000, log),
         "NaN and infinity": re.sub(rb"=\d+\.\d+", b"=nan", re.sub(rb": \d+\.\d+", b": inf", log)),
         "negative memory": re.sub(rb"=(\d+\.\d+)", rb"=-\1", log),
-        "10,000 starts": b"[2025-01-15 10:22:41] Load weight begin. avail mem=9.86 GB\n" * 10_000,
+        "3,000 starts": SERVER_START * 3000,
+        "100,000 starts": SERVER_START * 100_000,
+        "100,000 readings of one start": b"[2025-01-15 10:22:41] Load weight begin. avail mem=9.86 GB\n" * 100_000,
     }
     for name, data in bad.items():
         file = folder / re.sub(r"\W", "-", name)
@@ -172,6 +179,13 @@ def test_a_pipe_without_end_is_given_up_where_none_of_its_lines_are_sglang_s(tmp
         with pytest.raises(NotSglangError, match="no SGLang start-up or scheduler line"):
             pipeline.explain([str(pipe)])
         assert writer.wait(20)
+
+
+def test_more_starts_than_anybody_reads_are_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(SERVER_START * 5000)
+    with pytest.raises(InputError, match=r"more than 4,000 server starts; cut the log"):
+        pipeline.explain([str(path)])
 
 
 def children(marker):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_TAG = re.compile(r"[A-Z_]+\d+")
+_TAG = re.compile(r"(?<![A-Z_])[A-Z_]++\d++")
 
 
 def match_ranks(before: list[str], after: list[str]) -> dict[str, str]:

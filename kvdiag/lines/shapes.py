@@ -28,9 +28,9 @@ LONGEST_REAL = 15
 _LONGEST_LINE = 4096
 _RUNS = re.compile(rb"([0-9]+)")
 _NUMBER = re.compile(r"([+-]?)[0-9]+(?:\.([0-9]+))?")
-_JSON = re.compile(rb'[ \t]*\[?[ \t]*\{[ \t]*"')
+_JSON = re.compile(rb'[ \t]*+(?:\[[ \t]*+)?\{[ \t]*+"')
 _KEY = re.compile(rb'"[^"\\]*"[ \t]*:')
-_TAG = re.compile(r"([A-Z_]+)([0-9]+)")
+_TAG = re.compile(r"(?<![A-Z_])([A-Z_]++)([0-9]++)")
 
 
 class Action(IntEnum):

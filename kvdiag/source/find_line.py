@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Interrupt): ")
 _WORD = re.compile(r"[A-Za-z_]{3,}")
-_PAIR = re.compile(r"(?=(?<![A-Za-z_])([#A-Za-z_-]+[ :=(,.]{1,2}[A-Za-z_]+|[#A-Za-z_-]+(?:: |=)))")
+_PAIR = re.compile(r"(?=(?<![A-Za-z_])([#A-Za-z_-]{1,40}[ :=(,.]{1,2}[A-Za-z_]{1,40}|[#A-Za-z_-]{1,40}(?:: |=)))")
 _HEAD = re.compile(r"[^\w\s\"'\\]{0,3}[A-Za-z_]+[^\w\"'\\{%]?")
 _NAMED = re.compile(r"(?:^|(?<=\s))(?:[A-Za-z_]\w*\.[\w.]+|^[A-Za-z_]\w*)=")
 """``name=`` may be printed by ``{name=}``."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MODULE = "<module>"
 LONGEST_EXPRESSION = 600
 _SCOPES = ("class_definition", "function_definition")
-_LAYOUT = re.compile(r"\s*\n\s*")
+_LAYOUT = re.compile(r"(?<!\s)\s*\n\s*")
 
 
 @lru_cache(maxsize=1)

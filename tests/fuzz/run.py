@@ -35,7 +35,11 @@ def main() -> None:
 
     def timed(data: bytes) -> None:
         begin = time.process_time()
-        target(data)
+        try:
+            target(data)
+        except Exception:
+            Path(f"crash-{given.target}").write_bytes(data)
+            raise
         assert time.process_time() - begin < SECONDS_AT_MOST, "a hang"
 
     target(b"")  # what is loaded once, rules and libraries, is no input's time

@@ -96,7 +96,7 @@ def blocks(data: bytes) -> None:
 
     seen = Input("fuzz")
     joined = b"".join(piece for _, piece, *_ in _split(io.BytesIO(data), seen))
-    assert len(joined) <= len(data)
+    assert len(joined) <= 2 * len(data) + 3, "more bytes than UTF-16 can have as UTF-8"
 
 
 def policy(data: bytes) -> None:
