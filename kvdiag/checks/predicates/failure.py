@@ -22,7 +22,7 @@ _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
 _STEPS = r"\| *([0-9]{1,6})/([0-9]{1,6}) \["
 _UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
-_ABOUT_SIZES = re.compile(r"--[a-z-]*(?:ratio|fraction|tokens|requests|context-length)|KV budget|\bpool\b")
+_ABOUT_SIZES = re.compile(r"--[a-z-]{0,60}(?:ratio|fraction|tokens|requests|context-length)|KV budget|\bpool\b")
 
 
 def _bytes(found: re.Match[str] | None) -> Fraction | None:
