@@ -89,7 +89,7 @@ class Server:
 
     def _configurator(self, model: Any) -> Any:
         from sglang.srt.configs.model_config import AttentionArch
-        from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
+        from sglang.srt.model_executor.model_runner_components import layer_setup
         from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import resolve_spec_aux_hidden_state_config
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
@@ -101,9 +101,19 @@ class Server:
             **_taken(resolve_spec_aux_hidden_state_config, server_args=args, model_config=config, spec_algorithm=spec,
                      is_draft_worker=False)
         )  # fmt: skip
-        layers = resolve_layer_indices(
-            **_taken(resolve_layer_indices, model=model, model_config=config, is_draft_worker=False, spec_algorithm=spec)
+        layers = layer_setup.resolve_layer_indices(
+            **_taken(
+                layer_setup.resolve_layer_indices, model=model, model_config=config, is_draft_worker=False, spec_algorithm=spec
+            )
         )
+        adjust = getattr(layer_setup, "adjust_hybrid_swa_layer_ids", None)
+        if adjust is not None:
+            adjust(
+                model_config=config,
+                start_layer=layers.start_layer,
+                end_layer=layers.end_layer,
+                is_hybrid_swa=config.is_hybrid_swa,
+            )
         given: dict[str, Any] = dict(  # noqa: C408
             device="cuda", gpu_id=0, attn_dp_size=_attention_dp(args), dp_size=args.dp_size, tp_size=args.tp_size, tp_rank=0,
             pp_size=args.pp_size, pp_group=types.SimpleNamespace(world_size=args.pp_size, rank_in_group=0), model=model,
