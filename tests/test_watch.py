@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from kvdiag.errors import InputError
+from kvdiag.reading.blocks import Block
 from kvdiag.watch.follow import Follower
 from kvdiag.watch.live import Server
 from kvdiag.watch.loop import Watch
@@ -212,3 +213,13 @@ def test_a_server_that_starts_anew_is_judged_anew(tmp_path):
         with log.open("a", encoding="utf-8") as file:
             file.write(text)
         assert [each for each in watch.look(now=True) if each.what.startswith("KV501")]
+
+
+def test_a_line_that_ends_in_digits_is_told_without_waiting_for_the_next():
+    line = b"[2025-01-15 10:00:01 TP0] Decode out of memory happened. #retracted_reqs: 3, #new_token_ratio: 0.5000 -> 0.6000\n"
+    capacity = (
+        b"[2025-01-15 10:00:00 TP0] max_total_num_tokens=4096, max_prefill_tokens=9, max_running_requests=8, context_len=4096\n"
+    )
+    server = Server("log")
+    assert [each.what for each in server.take(Block(capacity, 0))] == ["capacity: 4,096 tokens"]
+    assert [each.line for each in server.take(Block(line, len(capacity)))] == [2]

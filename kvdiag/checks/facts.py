@@ -85,6 +85,28 @@ class Facts:
             return None
         return releases[0] >= mark
 
+    def meaning(self, family: str, field: str) -> str | None:
+        """What a field says in the releases the log may be of: with the releases where that changed among them.
+
+        None where it says there what it says in the newest release.
+        """
+        from kvdiag.lines.families import families
+        from kvdiag.releases import ReleaseSet, only
+
+        entries = families()[family].meanings(field)
+        possible = ReleaseSet(0)
+        for release in self.inputs.candidates():
+            possible = possible | only(release)
+        told = families()[family].meanings(field, possible)
+        if not told or all(entry.meaning == entries[-1].meaning for entry in told):
+            return None
+        return " or ".join(f"{entry.meaning} ({entry.releases})" if len(told) > 1 else entry.meaning for entry in told)
+
+    @cached_property
+    def new_token(self) -> str | None:
+        """What ``#new-token`` counts, where that is not just the tokens to compute; with pages of one token it always is."""
+        return None if self.arg("page_size") == 1 else self.meaning("prefill-batch", "#new-token")
+
     @cached_property
     def tokens(self) -> int | None:
         """Token capacity where the log states it as one number."""

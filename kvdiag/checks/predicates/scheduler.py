@@ -101,9 +101,8 @@ def dead_prefix_cache(facts: Facts, at: At) -> Iterator[Hit]:
     new, cached = sum(b.new_tokens or 0 for b in prompts), sum(b.cached or 0 for b in prompts)
     if new < at["tokens"] or cached > at["rate"] * (cached + new):
         return
-    yield Hit(
-        tuple(b.line for b in prompts[:4]), {"rate": cached / (cached + new), "new": new, "cached": cached, "lines": len(prompts)}
-    )
+    values = {"rate": cached / (cached + new), "new": new, "cached": cached, "lines": len(prompts), "counts": facts.new_token}
+    yield Hit(tuple(b.line for b in prompts[:4]), values)
 
 
 def cache_off(facts: Facts, at: At) -> Iterator[Hit]:
@@ -112,7 +111,8 @@ def cache_off(facts: Facts, at: At) -> Iterator[Hit]:
         return
     new = sum(b.new_tokens or 0 for b in facts.activity.prefill)
     if len(facts.activity.prefill) >= at["lines"] and new >= at["tokens"]:
-        yield Hit(tuple(b.line for b in facts.activity.prefill[:2]), {"new": new, "lines": len(facts.activity.prefill)})
+        values = {"new": new, "lines": len(facts.activity.prefill), "counts": facts.new_token}
+        yield Hit(tuple(b.line for b in facts.activity.prefill[:2]), values)
 
 
 def health_probes(facts: Facts, at: At) -> Iterator[Hit]:

@@ -180,6 +180,7 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
         "queued": max(b.queued or 0 for b in waits),
         "running": max((b.running or 0 for b in waits), default=None),
         "new": max(new),
+        "counts": facts.new_token,
         "pending": max(pending) if pending else None,
         "batches": max(pending) // max(new) if pending else None,
         "chunk": facts.whole("chunked_prefill_size"),
