@@ -33,6 +33,8 @@ MOST_STARTS = 4_000
 HOPELESS = 2_000_000
 """Lines of a pipe or a device, none of them SGLang's, after which no more is read: its end may never come."""
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
+_FRAMES = ("/sglang/srt/", "/sglang/launch_server.py", "/sglang/cli/")
+"""What a traceback's frames in SGLang have in them."""
 
 
 class _Watch:
@@ -44,6 +46,7 @@ class _Watch:
         self.unknown: UnknownLines | None = None
         self.last_exception = ""
         self.neighbours: set[str] = set()
+        self.in_sglang = False
         self.sample = Sample()
 
     def count(self, record: Record, siblings: int) -> None:
@@ -78,6 +81,8 @@ class _Watch:
     def _loose(self, message: str) -> None:
         if _EXCEPTION.match(message):
             self.last_exception = message
+        if 'File "' in message and any(mark in message for mark in _FRAMES):
+            self.in_sglang = True
         self._neighbour(message)
 
     def _neighbour(self, message: str) -> None:
@@ -264,6 +269,8 @@ def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:
     if not any(item.lines for item in inputs):
         return f"{path}: the file is empty; give the text that the server printed (standard output and standard error)"
     exceptions = [watch.last_exception for watch in watches if watch.last_exception]
+    if exceptions and any(watch.in_sglang for watch in watches):
+        return f"{path}: SGLang failed before it printed a line of its own: {exceptions[-1][:300]}"
     if exceptions:
         return f"{path}: no SGLang start-up or scheduler line; the log ends with {exceptions[-1][:300]}"
     return (

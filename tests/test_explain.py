@@ -108,6 +108,7 @@ def test_every_shared_real_log_gives_a_result_without_disagreement():
             diagnosis = kvdiag.explain(str(log), config=str(config) if config.exists() else None)
         except kvdiag.KvdiagError as error:
             assert log.parent.name == "fail-missing-model-abs", error  # noqa: PT017 - the one log with no server line
+            assert "SGLang failed before it printed a line of its own: OSError: Can't load" in str(error)  # noqa: PT017
             continue
         for item in diagnosis.starts:
             assert "disagree" not in {check.verdict for check in item.checks}, log
