@@ -18,6 +18,7 @@ from kvdiag.source.evaluate import Evaluator, Unknown, exactly
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.running import follow
 from kvdiag.source.syntax import find, parse
+from tests.conftest import FIXTURES
 from tests.source_trees import LOG, SIZING, TREE, copied, edit
 
 
@@ -180,3 +181,59 @@ def test_a_call_into_another_file_or_a_base_class_is_followed_where_only_one_fun
     assert follow(parsed.symbol("srt/near.py", "Own.total"), known, parsed=parsed).returned == exactly(14)
     for name in ("odd", "gone"):
         assert isinstance(follow(parsed.symbol("srt/near.py", name), known, parsed=parsed).returned, Unknown)
+
+
+LATER = "python/sglang/srt/model_executor/pool_configurator.py"
+LATER_SIZING = "python/sglang/srt/mem_cache/kv_cache_configurator.py"
+
+
+@pytest.fixture
+def later(tmp_path):
+    """The statements of a release in which budget and division are methods of two classes."""
+    root = tmp_path / "later"
+    files = {
+        "python/sglang/version.py": '__version__ = "0.5.22"\n',
+        LATER_SIZING: (
+            "class KVCacheConfigurator:\n    def _profile_available_bytes(self, pre_model_load_memory):\n"
+            "        available_gpu_memory = get_available_gpu_memory(self.device)\n"
+            "        rest_memory = available_gpu_memory - pre_model_load_memory * (1 - self.mem_fraction_static)\n"
+            "        if self.mambaish_config is not None:\n            rest_memory = self._handle_max_mamba_cache(rest_memory)\n"
+            "        return int(rest_memory * (1 << 30))\n"
+        ),
+        LATER: (
+            "class DefaultPoolConfigurator:\n    def __init__(self, kvc):\n"
+            "        self._cell_size = self._compute_cell_size(kvc, kvc.num_effective_layers)\n"
+            "        if kvc.spec_algorithm.is_eagle():\n            self._cell_size += kvc.draft_size\n\n"
+            "    def _compute_cell_size(self, kvc, num_layers):\n"
+            "        cell_size = kvc.get_num_kv_heads() * (kvc.head_dim + kvc.v_head_dim) * num_layers * kvc.element_size()\n"
+            "        return cell_size\n\n"
+            "    def calculate_pool_sizes(self, available_bytes, page_size):\n"
+            "        max_total_num_tokens = available_bytes // self._cell_size\n"
+            "        return max_total_num_tokens // page_size * page_size\n"
+        ),
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def held(name, tree):
+    """A real log with its model's config, held against a tree."""
+    case = FIXTURES / "real" / name
+    return kvdiag.explain(str(case / "server.log"), config=str(case), source=str(tree))
+
+
+def test_a_division_that_is_handed_its_budget_is_evaluated_and_held_against_ours(later):
+    found = check(held("0.5.23-qwen3-memfrac005-nocap", later), "max_total_num_tokens")
+    (value,) = [step.value for step in found.code if step.step == "divided" and step.value]
+    low, high = (int(bound.replace(",", "")) for bound in value.split(".."))
+    assert (low, high) == (found.recomputed.low, found.recomputed.high)
+    edit(later, "available_bytes // self", "available_bytes // 2 // self", LATER)
+    assert "KV150" in codes(held("0.5.23-qwen3-memfrac005-nocap", later))
+
+
+def test_the_budget_of_a_model_with_windows_is_held_against_ours(later):
+    assert "KV150" not in codes(held("0.5.22-gpt-oss-swa-triton", later))
+    edit(later, "(1 - self.mem", "(0.9 - self.mem", LATER_SIZING)
+    assert "KV150" in codes(held("0.5.22-gpt-oss-swa-triton", later))

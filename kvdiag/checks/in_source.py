@@ -43,6 +43,7 @@ _HELD = (
 )
 """Check, the variable of the source that has its value (none: the last statement has), and the step that gives it."""
 _PLAIN = ("mha", "gqa", "mqa", "mla")
+_WINDOWED = ("swa", "hybrid-swa")
 _DECIMALS = 4
 """Digits that a value of the source is shown with after the point."""
 
@@ -83,7 +84,7 @@ class InSource:
         for step in path.steps if path else ():
             if not _applies(step, inputs):
                 continue
-            value = self._follow(step, known).at.get(step.line) if known else None
+            value = self._follow(step, self._handed(step, path, known)).at.get(step.line) if path and known else None
             shown = _shown(value) if isinstance(value, Interval) else None
             yield CodeStep(step.file, step.symbol, step.line, step.step, step.expression, shown, step.confidence)
 
@@ -92,6 +93,19 @@ class InSource:
         return (
             follow(scope, known, parsed=self.parsed) if scope is not None and scope.type == "function_definition" else Followed()
         )
+
+    def _handed(self, step: PathStep, path: CodePath, known: Known) -> Known:
+        """`known`, and for a division that is a method of its own what it is handed: the budget, and what its class set up."""
+        owner = step.symbol.rpartition(".")[0]
+        if step.step != "divided" or "available_bytes" not in step.expression:
+            return known
+        budget = next((place for place in path.steps if place.step == "in bytes"), None)
+        handed = {"available_bytes": self._follow(budget, known).returned} if budget is not None else {}
+        made = self.parsed.symbol(self.tree.inside(step.file), f"{owner}.__init__")
+        if made is not None and made.type == "function_definition":
+            values = follow(made, known, parsed=self.parsed).local
+            handed |= {name.removeprefix("self."): value for name, value in values.items() if name.startswith("self.")}
+        return {**known, **{name: value for name, value in handed.items() if isinstance(value, Interval)}}
 
     def _differences(self, inputs: CheckInputs, checks: list[Check], ranks: dict[str, Known]) -> Iterator[Finding]:
         """Where the tree's formula gives what ours cannot: it is patched, or our rule is wrong. Each formula once.
@@ -116,9 +130,9 @@ class InSource:
         for place in reversed(path.steps):
             if place.step != step or place.confidence == "possible" or not _applies(place, inputs):
                 continue
-            followed = self._follow(place, known)
+            followed = self._follow(place, self._handed(place, path, known))
             stated = followed.at.get(place.line)
-            theirs = followed.local.get(variable) if variable else stated
+            theirs = followed.local.get(variable) if variable and _is_plain(inputs) else stated
             # The statement that gave the variable its last value is the one to quote.
             if isinstance(theirs, Interval) and stated == theirs:
                 theirs = _whole_pages(theirs, inputs) if name == "max_total_num_tokens" else theirs
@@ -141,13 +155,21 @@ def _applies(step: PathStep, inputs: CheckInputs) -> bool:
     return step.when == ("MLA models" if geometry.attention == "mla" else "models with heads")
 
 
+def _is_plain(inputs: CheckInputs) -> bool:
+    """Whether the model has one pool, no state and no index."""
+    return inputs.geometry is not None and inputs.geometry.attention in _PLAIN
+
+
 def _ours(inputs: CheckInputs, checks: list[Check], name: str, rank: str) -> Interval | None:
     """What kvdiag's rule gives, in the source's unit; None where it has terms that the source has elsewhere."""
-    if inputs.geometry is None or inputs.geometry.attention not in _PLAIN:
+    if inputs.geometry is None:
         return None
     if name == "rest_memory":
+        # Before states come out of it the budget is the same for every model.
         found = budget_of(inputs, rank)
         return _gib(found[0]) if found else None
+    if not _is_plain(inputs):
+        return None
     if name == "max_total_num_tokens" and (inputs.arguments.max_total_tokens or inputs.arguments.pp_size != 1):
         return None
     for check in checks:
@@ -198,9 +220,20 @@ def known_values(inputs: CheckInputs, rank: str) -> dict[str, Interval | bool | 
         value = getattr(inputs.arguments, name, None)
         if isinstance(value, int):
             known[name] = exactly(value)
+    if inputs.geometry is not None and inputs.geometry.attention in (*_PLAIN, *_WINDOWED):
+        known |= {"mambaish_config": None, "mambaish_config()": None, "is_hybrid_gdn": False}
+    if _reserves_nothing(inputs):
+        known["mm_runtime_reservation_gb()"] = exactly(0)
     if inputs.geometry is not None and inputs.geometry.attention in _PLAIN:
         known |= _of_geometry(inputs.geometry, inputs)
     return known
+
+
+def _reserves_nothing(inputs: CheckInputs) -> bool:
+    """Whether the model has no images or sounds to keep memory for."""
+    if inputs.config is None or inputs.geometry is None or inputs.geometry.towers:
+        return False
+    return not any("vision" in key or "audio" in key for key in inputs.config.whole)
 
 
 def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval | bool | str | None]:
@@ -212,9 +245,6 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
         "MLA": "AttentionArch.MLA",
         "disable_mla": False,
         "enable_mla": mla,
-        "mambaish_config": None,
-        "mambaish_config()": None,
-        "is_hybrid_gdn": False,
         "is_hybrid_swa": False,
         "is_deepseek_nsa()": False,
         "is_deepseek_dsa()": False,
@@ -228,11 +258,10 @@ def _of_geometry(geometry: Geometry, inputs: CheckInputs) -> dict[str, Interval 
         known["envs.SGLANG_NPU_ENABLE_SPARSE_KV_OFFLOAD.get()"] = False
     if not told.get("enable_hisparse"):
         known["enable_hisparse"] = False
+    if told.get("speculative_algorithm", "") is None:
+        known |= dict.fromkeys(("is_eagle()", "is_standalone()", "is_dflash()", "is_dflash_family()"), False)
     if told.get("dcp_size", 1) in (None, 1):
         known["attn_dcp_size"] = exactly(1)
-    config = inputs.config
-    if config is not None and not geometry.towers and not any("vision" in key or "audio" in key for key in config.whole):
-        known["mm_runtime_reservation_gb()"] = exactly(0)
     if inputs.arguments.pp_size == 1:
         layers = exactly(geometry.num_hidden_layers)
         known |= dict.fromkeys(("num_layers", "num_effective_layers", "num_hidden_layers", "effective_num_layers"), layers)

@@ -43,7 +43,7 @@ def _statement(tree: SourceTree, candidate: Candidate) -> dict[str, Any]:
         "line": message.line,
         "end_line": message.end_line,
         "kind": message.kind,
-        "template": shown(message.template),
+        "template": shown(message.template, iter(candidate.fit.taken)),
         "confidence": candidate.confidence,
         "permalink": tree.permalink(message.file, message.line),
     }

@@ -19,10 +19,14 @@ _MOST_ENDS = 8
 
 @frozen
 class Fit:
-    """How a text was printed: the values in order, and how many characters of it are the template's own."""
+    """How a text was printed: the values in order, and how many characters of it are the template's own.
+
+    `taken`: which branch each choice of the template took, in the order of the text.
+    """
 
     values: tuple[tuple[Hole, str], ...]
     literal: int
+    taken: tuple[int, ...] = ()
 
 
 class _Spent(Exception):  # noqa: N818 - not an error: the work allowed for one template is done
@@ -39,7 +43,7 @@ def fit(template: Template, printed: str) -> Fit | None:
             continue
         if end is not None:
             free = sum(len("".join(text.split())) for _, text in matcher.values)
-            return Fit(tuple(matcher.values), len("".join(printed.split())) - free)
+            return Fit(tuple(matcher.values), len("".join(printed.split())) - free, tuple(matcher.taken))
     return None
 
 
@@ -54,6 +58,7 @@ class _Matcher:
         self.strict = strict
         self.end = len(printed.rstrip())
         self.values: list[tuple[Hole, str]] = []
+        self.taken: list[int] = []
         self.steps = 0
 
     def run(self, template: Template, index: int, at: int, rest: _Rest | None) -> int | None:
@@ -82,16 +87,17 @@ class _Matcher:
                 return self._hole(part, template, index, at, rest)
 
     def _choice(self, part: Choice, template: Template, index: int, at: int, rest: _Rest | None) -> int | None:
-        mark = len(self.values)
-        for branch in part.branches:
+        mark, chosen = len(self.values), len(self.taken)
+        for number, branch in enumerate(part.branches):
+            self.taken.append(number)
             end = self.run(branch, 0, at, (template, index, rest))
             if end is not None:
                 return end
-            del self.values[mark:]
+            del self.values[mark:], self.taken[chosen:]
         return None
 
     def _hole(self, hole: Hole, template: Template, index: int, at: int, rest: _Rest | None) -> int | None:
-        mark = len(self.values)
+        mark, chosen = len(self.values), len(self.taken)
         for end in self._ends(hole, template, index, at, rest):
             if self.strict and _SEVERAL.match(self.printed, at, end) and _NAME.fullmatch(hole.expression):
                 continue
@@ -99,7 +105,7 @@ class _Matcher:
             result = self.run(template, index, end, rest)
             if result is not None:
                 return result
-            del self.values[mark:]
+            del self.values[mark:], self.taken[chosen:]
         return None
 
     def _ends(self, hole: Hole, template: Template, index: int, at: int, rest: _Rest | None) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen
@@ -52,8 +53,8 @@ def has_literal(template: Template) -> bool:
     )
 
 
-def shown(template: Template) -> str:
-    """The template as text: values as ``{expression:format}``, choices as ``⟦a|b⟧``."""
+def shown(template: Template, taken: Iterator[int]) -> str:
+    """The template as text, values as ``{expression:format}``, with the branches `taken` where the source chooses."""
     pieces = []
     for part in template:
         if isinstance(part, str):
@@ -61,7 +62,7 @@ def shown(template: Template) -> str:
         elif isinstance(part, Hole):
             pieces.append("{" + part.expression + (":" + part.format if part.format else "") + "}")
         else:
-            pieces.append("⟦" + "|".join(shown(branch) for branch in part.branches) + "⟧")
+            pieces.append(shown(part.branches[next(taken)], taken))
     return "".join(pieces)
 
 
