@@ -65,6 +65,17 @@ def test_an_argument_no_server_could_run_with_is_no_fault(argument, value):
     targets.reported(text.encode())
 
 
+def test_a_token_that_takes_no_bytes_is_no_fault():
+    targets.report(bytes.fromhex("1da06d15369aa7"))
+
+
+@pytest.mark.parametrize("log", range(0, len(targets._small_logs()), 2))
+def test_memory_of_nothing_is_no_fault(log):
+    text = targets._small_logs()[log]
+    for put in (b"0.00", b"-0.01"):
+        targets.reported(re.sub(rb"(avail mem=|avail_mem=|available_[cg]pu_mem=)[\d.]+", rb"\g<1>" + put, text))
+
+
 def test_a_context_of_no_tokens_is_no_fault():
     targets.report(bytes.fromhex("acaf1aa4065d1814a522ebda4bc5a3126a7e51cb"))
     targets.reported(re.sub(r"context_len=\d+", "context_len=0", LOG.read_text()).encode())

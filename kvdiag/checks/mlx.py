@@ -26,7 +26,7 @@ def mlx_checks(inputs: CheckInputs, _: Arithmetic) -> Iterator[Check]:
             start.first(name, rank=stated.rank) for name in ("mlx_limit", "mlx_used", "mlx_sys_available", "bytes_per_token")
         ]
         limit, used, available, cell = parts
-        if limit is None or used is None or available is None or cell is None:
+        if limit is None or used is None or available is None or cell is None or fits(cell).low <= 0:
             continue
         yield _budget(inputs, stated, limit, used, available)
         for capacity in start.find("max_total_num_tokens", rank=stated.rank)[:1]:

@@ -68,6 +68,8 @@ def unused_headroom(facts: Facts, at: At) -> Iterator[Hit]:
         if free.interval.low > at["idle_gib"] * GIB and facts.tokens:
             yield Hit(facts.lines(free), {"free": free.interval, "blind": ""}, stake=free.interval.low)
         return
+    if total.low <= 0:
+        return
     wanted, least = are_tokens_wanted(facts), keep(total)
     if free.interval.low <= (least + at["worth_gib"] * GIB if wanted else least * HEALTHY):
         return
