@@ -80,7 +80,10 @@ def chunks(path: str, seen: Input, progress: Callable[[int], None] | None = None
 
 
 def _bears_on_nothing(record: Record) -> bool:
-    return record.family is None and record.prefixed and not tells_death(record.message)
+    """Retractions, which are no rows, and what no rule knows: lines of their shapes need only be counted."""
+    if record.family is None:
+        return record.prefixed and not tells_death(record.message)
+    return record.family == "retract"
 
 
 def strict_chunks(path: str, seen: Input) -> Iterator[tuple[Chunk, list[Record], Texts]]:
