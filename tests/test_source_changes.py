@@ -124,6 +124,23 @@ def test_a_method_that_its_file_replaces_is_not_shown_as_certain_and_is_a_change
     assert any(statement in change.after for change in between(tree))
 
 
+def test_a_method_that_another_file_replaces_is_a_change(tree):
+    patch = "def apply():\n    ModelRunnerKVCacheMixin.profile_max_num_token = other\n"
+    origin = "from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin\n"
+    (tree / "python/sglang/srt/plugin.py").write_text(f"{origin}\n\ndef other(self, total):\n    return 4242\n\n\n{patch}")
+    assert any("ModelRunnerKVCacheMixin.profile_max_num_token = other" in change.after for change in between(tree))
+
+
+def test_what_several_imports_may_mean_is_named_as_not_followed(tree):
+    edit(
+        tree,
+        "from sglang.srt.utils.common import element",
+        "from sglang.srt.utils.other import element_size\nfrom sglang.srt.utils.common import element",
+    )
+    answer = changes_answer(open_tree(str(tree)), open_tree(str(tree)), "max_total_num_tokens")
+    assert "element_size" in answer["not_followed"]
+
+
 def test_a_variable_or_function_under_another_name_is_followed_and_said_so(tree):
     edit(tree, "rest_memory", "budget")
     edit(tree, "profile_max_num_token", "profile_tokens")

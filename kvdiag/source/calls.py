@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kvdiag.source.modules import modules_of
 from kvdiag.source.parsed import Parsed
-from kvdiag.source.syntax import definitions, enclosing, named, text
+from kvdiag.source.syntax import definitions, enclosing, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_PACKAGE = "sglang."
 _MOST_BASES = 8
 
 
@@ -74,29 +73,7 @@ def _bases(cls: Node) -> list[str]:
 
 def _imported(root: Node, name: str, parsed: Parsed | None) -> Node | None:
     """The definition that the imports of a file bring in as `name`; None where they name several."""
-    places = set(_imports(root, name)) if parsed is not None else set()
-    if len(places) != 1 or parsed is None:
-        return None
-    ((module, original),) = places
-    below = module.removeprefix(_PACKAGE).replace(".", "/")
-    for file in (f"{below}.py", f"{below}/__init__.py"):
-        if parsed.symbol(file, original) is not None and (other := parsed.root(file)) is not None:
-            found = _defined(other, original)
-            return found[0] if len(found) == 1 else None
-    return None
-
-
-def _imports(root: Node, name: str) -> Iterator[tuple[str, str]]:
-    """(module, name there) of each ``from module import name`` of the package, ``as`` other names followed."""
-    for use in named(root, name):
-        part = use.parent
-        if part is None or part.type not in ("dotted_name", "aliased_import"):
-            continue
-        if part.type == "dotted_name" and part.parent is not None and part.parent.type == "aliased_import":
-            continue
-        statement = part.parent
-        if statement is None or statement.type != "import_from_statement":
-            continue
-        module = text(statement.child_by_field_name("module_name"))
-        if part.id in {node.id for node in statement.children_by_field_name("name")} and module.startswith(_PACKAGE):
-            yield module, text(part.child_by_field_name("name")) if part.type == "aliased_import" else name
+    file = parsed.file_of(root) if parsed is not None else None
+    member = modules_of(parsed).member(file, name) if parsed is not None and file is not None else None
+    found = member[2] if member is not None else ()
+    return found[0] if len(found) == 1 and found[0].type in ("function_definition", "class_definition") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvdiag.source.parsed import Parsed
@@ -62,7 +63,10 @@ class Modules:
             return file, name, tuple(here)
         if depth >= _DEEPEST:
             return None
-        brought = set(imports(self.root(file), file, name)) or {(module, name) for module in self._stars(file)}
+        named_here = set(imports(self.root(file), file, name))
+        if len(named_here) > 1:
+            return None
+        brought = named_here or {(module, name) for module in self._stars(file)}
         found = [member for module, original in brought if (member := self._in_module(module, original, depth + 1)) is not None]
         return found[0] if len(found) == 1 else None
 
@@ -85,6 +89,12 @@ class Modules:
         statements = [node for node in self.root(file).children if node.type == "import_from_statement"]
         starred = [node for node in statements if any(child.type == "wildcard_import" for child in node.children)]
         return [module for node in starred if (module := _module(node, file))]
+
+
+@lru_cache(maxsize=4)
+def modules_of(parsed: Parsed) -> Modules:
+    """The names of one tree's files; the same for every question about the same parsed files."""
+    return Modules(parsed)
 
 
 def imports(root: Node, file: str, name: str) -> Iterator[tuple[str, str]]:

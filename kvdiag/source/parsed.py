@@ -25,6 +25,12 @@ class Parsed:
             self._roots[file] = parse(data) if data is not None else None
         return self._roots[file]
 
+    def file_of(self, node: Node) -> str | None:
+        """The file a node is of, None where it is of none that was parsed here."""
+        while node.parent is not None:
+            node = node.parent
+        return next((file for file, root in self._roots.items() if root == node), None)
+
     def symbol(self, file: str, symbol: str) -> Node | None:
         """The definition of `symbol` in `file`, None where there is none; the name must stand in the file to parse it."""
         data = self.tree.read(file)

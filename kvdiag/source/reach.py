@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from kvdiag.frozen import field, frozen, mutable
 from kvdiag.source.forms import SIMPLE, is_print, own_names
-from kvdiag.source.modules import Modules
+from kvdiag.source.modules import imports, modules_of
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import core_files, files_with
+from kvdiag.source.statements import assignments
 from kvdiag.source.syntax import ancestor, enclosing, find, line, named, of_types, scope_of, text
 
 if TYPE_CHECKING:
@@ -54,14 +55,16 @@ def reach(parsed: Parsed, seeds: Iterable[tuple[str, str, int]]) -> Reach:
 class _Reacher:
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
-        self.modules = Modules(parsed)
+        self.modules = modules_of(parsed)
         self.reached = Reach()
         self.heirs: dict[str, list[Key]] = {}
+        self.elsewhere: dict[Key, list[Node]] = {}
 
     def run(self, seeds: Iterable[tuple[str, str, int]]) -> Reach:
         lines: dict[Key, set[int]] = {}
         for file, symbol, at in seeds:
             lines.setdefault((file, symbol), set()).add(at)
+        self._find_replacements({symbol for _, symbol in lines if "." in symbol})
         todo: list[Definition] = []
         for (file, symbol), wanted in lines.items():
             node = self.parsed.symbol(file, symbol)
@@ -75,7 +78,18 @@ class _Reacher:
         return self.reached
 
     def _with_replacements(self, file: str, symbol: str, node: Node) -> tuple[Node, ...]:
-        return (node, *replaced(self.modules.root(file), symbol))
+        return (node, *replaced(self.modules.root(file), symbol), *self.elsewhere.get((file, symbol), ()))
+
+    def _find_replacements(self, symbols: set[str]) -> None:
+        """Assignments of other files, wherever in them, to a method of the path."""
+        needles = {f"{symbol} =".encode(): symbol for symbol in symbols}
+        for file, held in files_with(self.parsed.tree, core_files(self.parsed.tree), needles):
+            for symbol in (needles[needle] for needle in held):
+                member = self.modules.member(file, symbol.partition(".")[0])
+                if member is None or member[0] == file:
+                    continue
+                for statement, _ in assignments(self.modules.root(file), symbol):
+                    self.elsewhere.setdefault((member[0], symbol), []).append(statement)
 
     def _add(self, definition: Definition, todo: list[Definition]) -> None:
         key = (definition.file, definition.name)
@@ -114,6 +128,8 @@ class _Reacher:
             if member is not None:
                 file, symbol, nodes = member
                 yield from self._used(file, symbol, nodes, steps)
+            elif any(True for _ in imports(self.modules.root(definition.file), definition.file, first)):
+                self.reached.unfollowed[name.partition("(")[0]] = None
         elif rest and first in own:
             self.reached.unfollowed[name.partition("(")[0]] = None
 
