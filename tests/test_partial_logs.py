@@ -72,3 +72,13 @@ def test_nothing_is_predicted_from_arithmetic_that_the_log_refutes(tmp_path):
     assert "KV101" in codes
     assert not codes & {"KV201", "KV202", "KV318"}
     assert not [finding for finding in start.findings if finding.gain]
+
+
+def test_stages_of_another_size_may_be_the_environments_doing(tmp_path):
+    """SGLANG_PP_LAYER_PARTITION moves layers between stages, and no line of a log has it: unknown, not a false alarm."""
+    log = FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log"
+    lines = [line.replace("pp_size=1", "pp_size=2") for line in lines_of(log)]
+    assert lines != lines_of(log)
+    _, start = explained(tmp_path, lines)
+    assert "disagree" not in {check.verdict for check in start.checks}
+    assert any("SGLANG_PP_LAYER_PARTITION" in why for check in start.checks for why in check.missing)

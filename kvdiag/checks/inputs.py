@@ -232,6 +232,10 @@ def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
     unseen = inputs.unseen("tp_size", "enable_dp_attention", "pp_size")
     if unseen:
         found.append(Excuse(f"{', '.join(unseen)} (the log has no whole server_args line; ranks counted: {_world(inputs)})"))
+    if inputs.arguments.pp_size > 1:
+        found.append(
+            Excuse("SGLANG_PP_LAYER_PARTITION, which may split the layers over the stages otherwise and stands in no line")
+        )
     if inputs.config is not None and "KV dtype" in inputs.config.note and inputs.arguments.kv_cache_dtype == "auto":
         found.append(Excuse(f"the KV dtype: {inputs.config.note}"))
     elif inputs.arguments.kv_cache_dtype == "auto" and inputs.unseen("kv_cache_dtype"):
