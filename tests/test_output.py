@@ -51,6 +51,27 @@ def test_a_file_that_cannot_be_written_whole_keeps_its_old_content(tmp_path):
     assert list(tmp_path.glob("report.json.*")) == []
 
 
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_a_timeline_that_cannot_be_written_whole_keeps_its_old_content(tmp_path, ending):
+    target = tmp_path / f"rows.{ending}"
+    target.write_text("old")
+    log = str(FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log")
+
+    def small_files_only():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "kvdiag", "timeline", log, "-o", str(target)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=60, preexec_fn=small_files_only, env=environment
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.glob("rows*")] == [target.name]
+
+
 def test_an_output_that_is_no_file_is_written_to_and_stays_what_it_was(tmp_path):
     """A temporary file renamed over a device would take its place: /dev/null would be gone for the whole machine."""
     pipe, link, real = tmp_path / "pipe", tmp_path / "link", tmp_path / "real"
