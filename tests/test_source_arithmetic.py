@@ -237,3 +237,19 @@ def test_the_budget_of_a_model_with_windows_is_held_against_ours(later):
     assert "KV150" not in codes(held("0.5.22-gpt-oss-swa-triton", later))
     edit(later, "(1 - self.mem", "(0.9 - self.mem", LATER_SIZING)
     assert "KV150" in codes(held("0.5.22-gpt-oss-swa-triton", later))
+
+
+def test_a_part_of_the_budget_is_not_taken_for_the_budget_where_that_is_not_known(later):
+    edit(
+        later,
+        "        if self.mambaish",
+        "        if odd():\n            rest_memory = odd()\n        if self.mambaish",
+        LATER_SIZING,
+    )
+    edit(
+        later,
+        "rest_memory = available",
+        "slack_gb = pre_model_load_memory * 0.1\n        rest_memory = odd() - available",
+        LATER_SIZING,
+    )
+    assert "KV150" not in codes(held("0.5.22-gpt-oss-swa-triton", later))

@@ -128,7 +128,8 @@ class InSource:
         if ours is None or path is None or not known or _counts_drafts(path, inputs, name):
             return None
         for place in reversed(path.steps):
-            if place.step != step or place.confidence == "possible" or not _applies(place, inputs):
+            of_variable = place.step == step and place.expression.startswith(variable)
+            if not of_variable or place.confidence == "possible" or not _applies(place, inputs):
                 continue
             followed = self._follow(place, self._handed(place, path, known))
             stated = followed.at.get(place.line)
