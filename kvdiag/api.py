@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis as _Diagnosis
+from kvdiag.errors import ConfigError
 from kvdiag.frozen import values_of
 from kvdiag.sizing import Sizing as _Sizing
 
@@ -141,7 +142,8 @@ def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
 
 def size(
     *,
-    config: str | Mapping[str, Any],
+    config: str | Mapping[str, Any] | None = None,
+    model: str | None = None,
     release: str,
     args: Mapping[str, Any] | None = None,
     available_gpu_memory: float | None = None,
@@ -151,7 +153,9 @@ def size(
     compute_capability: tuple[int, int] | None = None,
     draft_config: str | Mapping[str, Any] | None = None,
 ) -> Sizing:
-    """The sizing of a config (path or dict) by the arithmetic of `release`; memories are GiB, taken as exact.
+    """The sizing of a config (path or dict), or of a `model` of the catalogue or the Hugging Face cache, by `release`.
+
+    Memories are GiB, taken as exact.
 
     The GPU (a name of the catalogue, or MiB and compute capability) decides defaults that `args` leave open. An argument name
     or value that the release does not take is an error that says which.
@@ -160,7 +164,16 @@ def size(
 
     device = requested_device(gpu, gpu_mem_mib, compute_capability)
     memory = (available_gpu_memory, pre_model_load_memory)
-    sized = requested_size(config, release, args or {}, memory, device, draft_config)
+    given = dict(args or {})
+    if config is None:
+        from kvdiag.models.find import find_config
+
+        found = find_config(name=model)
+        if found is None:
+            raise ConfigError("kvdiag.size needs a config (path or dict) or a model (a name of the catalogue)")
+        config = found.whole
+        given.setdefault("model_path", model)
+    sized = requested_size(config, release, given, memory, device, draft_config)
     return Sizing(**values_of(sized))
 
 

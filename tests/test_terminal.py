@@ -56,13 +56,13 @@ def test_a_pipe_gets_no_colour(tmp_path):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("command", "columns"), [("explain", 72), ("explain", 90), ("explain", 110), ("postmortem", 110)])
+@pytest.mark.parametrize(("command", "columns"), [("explain", 80), ("explain", 110), ("postmortem", 80), ("postmortem", 110)])
 def test_all_but_the_searchable_heads_end_at_the_terminals_width(command, columns, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "kvdiag", command, LOG],
         capture_output=True, text=True, env=environment(tmp_path, COLUMNS=str(columns)), timeout=60,
     )  # fmt: skip
-    heads = re.compile(r"KV\d{3} | +(?:ok|NO|\?)  \w+")
+    heads = re.compile(r"KV\d{3} | +(?:ok|NO|\?)  \w+" if columns >= 100 else "nothing is left whole")
     assert [line for line in done.stdout.splitlines() if len(line) > columns and not heads.match(line)] == []
 
 

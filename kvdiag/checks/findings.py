@@ -95,7 +95,7 @@ class Rule:
 
 def judge(facts: Facts) -> list[Finding]:
     """The findings of a start: gravest first, but a cause before what it explains; what is replaced is left out."""
-    raised = [(rule, hit) for rule in rules() for hit in condition(rule.predicate)(facts, rule.thresholds)]
+    raised = [(rule, hit) for rule in rules() for hit in condition(rule.predicate, rule.code)(facts, rule.thresholds)]
     replaced = {code for rule, _ in raised for code in rule.replaces}
     kept = [(rule, hit) for rule, hit in raised if rule.code not in replaced]
     kept.sort(key=lambda pair: (LEVELS.index(pair[1].level or pair[0].level), pair[0].order, -pair[1].stake, pair[0].code))
@@ -169,11 +169,11 @@ def compile_rules(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(kept, key=lambda rule: str(rule["code"]))
 
 
-def condition(name: str) -> Predicate:
-    """The predicate ``theme.name`` of ``kvdiag/checks/predicates``. Raises RuleError where there is none."""
+def condition(name: str, code: str) -> Predicate:
+    """The predicate ``theme.name`` of ``kvdiag/checks/predicates``. RuleError where the finding `code` has none."""
     theme, _, function = name.partition(".")
     try:
         found: Predicate = getattr(import_module(f"kvdiag.checks.predicates.{theme}"), function)
     except (ImportError, AttributeError) as error:
-        raise RuleError(f"no condition {name!r}: {error}") from error
+        raise RuleError(f"rules/findings/{code}-*.toml: no condition {name!r} in kvdiag/checks/predicates ({error})") from error
     return found

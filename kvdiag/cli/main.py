@@ -88,6 +88,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS if only is None else (only,):
         command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]), formatter_class=_Help)
+        command.add_argument("--rules", metavar="DIR", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         import_module(f"kvdiag.cli.{name}").add_arguments(command)
     return parser
 

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag size``: the model, the release, the memory, the GPU, and SGLang's server arguments."""
     from kvdiag.cli.server_arguments import add_server_arguments
 
+    parser.usage = "kvdiag size --release X (--config PATH | --model NAME) [OPTION ...]"
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", required=True, help="SGLang release, as 0.5.9")
@@ -98,6 +99,8 @@ def _text(sizing: dict[str, Any]) -> str:
     for name, value in sizing.items():
         if value is None or name in hidden:
             continue
+        if name.endswith("_bytes") and isinstance(value, float):
+            value = int(value)
         number = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
         lines.append(f"{name:<28} {number}")
         if name == "bytes_per_token":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, UnknownWordError
@@ -10,7 +11,12 @@ from kvdiag.errors import ExitCode, UnknownWordError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag what``."""
-    parser.add_argument("words", nargs="+", metavar="TEXT", help='a field such as "token usage", or a whole line of a log')
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="TEXT",
+        help='a field such as "token usage", or a whole line of a log; - reads it from standard input',
+    )
     parser.add_argument("--release", metavar="X", help="tell the meaning in that SGLang release, where it changed")
 
 
@@ -20,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.releases import only, parse_release
     from kvdiag.reports.glossary_report import render_field, render_line
 
-    text = " ".join(arguments.words)
+    text = sys.stdin.read().rstrip("\n") if arguments.words == ["-"] else " ".join(arguments.words)
     stated = only(parse_release(arguments.release)) if arguments.release else None
     entries = find_field(text, stated)
     records = [] if entries else read_line(text)
@@ -29,8 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
         return ExitCode.DONE
     if not entries:
         near = near_fields(text)
-        hint = f"; did you mean {', '.join(repr(name) for name in near)}?" if near else ""
+        hint = (
+            f"did you mean {', '.join(repr(name) for name in near)}?" if near else "kvdiag rules list has the families of lines"
+        )
         log = f"the log of SGLang {stated}" if stated else "SGLang's log"
-        raise UnknownWordError(f"{text!r} is no field of {log} and no line that a rule knows{hint}")
+        raise UnknownWordError(f"{text!r} is no field of {log} and no known line (give a line whole, in quotes); {hint}")
     deliver(render_field(entries, **terminal(None)), None)
     return ExitCode.DONE

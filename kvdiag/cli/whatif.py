@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag whatif``: the log, and every server argument that sizing knows, as often as wanted."""
     from kvdiag.cli.server_arguments import add_server_arguments
 
+    parser.usage = "kvdiag whatif LOG [OPTION ...]"
     parser.add_argument("log", metavar="LOG", help="log file or - for standard input")
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")

@@ -9,7 +9,7 @@ from kvdiag import rulebook
 from kvdiag.lines.families import Family, Sample, check, families
 from kvdiag.lines.matcher import match_message
 from kvdiag.lines.template import Sequence
-from kvdiag.lines.walk import match_template
+from kvdiag.lines.walk import match_beginning, match_template
 from kvdiag.rulecheck import Place
 from kvdiag.rulerooms import Entry, Tested
 
@@ -69,7 +69,8 @@ def _wrong(family: str, sequence: Sequence, sample: Sample) -> str:
     """What is wrong with a sample, empty where nothing is."""
     own = match_template(sequence, sample.text)
     if own is None:
-        return f"its own template does not fit {sample.text!r}"
+        fits = next(n for n in range(len(sample.text), -1, -1) if not n or match_beginning(sequence, sample.text[:n]))
+        return f"its own template does not fit {sample.text!r} from column {fits + 1} on: {sample.text[fits : fits + 30]!r}"
     values = {name: printed for name, _, printed in own}
     if values != sample.fields:
         return f"the values are {values!r}, not {sample.fields!r}"

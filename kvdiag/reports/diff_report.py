@@ -154,12 +154,13 @@ def _release_changes(difference: Difference, paint: Paint) -> Iterator[str]:
 
 
 def _table(difference: Difference, paint: Paint) -> Iterator[str]:
-    yield paint.bold(f"{'number':34} {'A':>24} {'B':>24}")
+    each = max(12, min(24, (paint.width - 39) // 2))
+    yield paint.bold(f"{'number':34} {'A':>{each}} {'B':>{each}}")
     for name, role, a, b in _rows(difference.a.snapshot, difference.b.snapshot):
         label = f"{name} ({role})" if role == "draft" else name
         left, right = (safe(shown_value(x)) for x in (a, b))
         same = a is not None and b is not None and _alike(a, b)
-        row = f"{label:34} {left:>24} {right:>24}"
+        row = f"{label:34} {left:>{each}} {right:>{each}}"
         yield paint.dim(row) if same else f"{row}  *"
 
 

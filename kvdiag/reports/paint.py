@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+_ROOMY = 100
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
 
 
@@ -26,6 +27,20 @@ class Paint:
     def dim(self, text: str) -> str:
         """`text` in faint."""
         return self.colour(text, "dim")
+
+    def head(self, text: str, indent: str, taken: int = 0) -> Iterator[str]:
+        """A head, whole where there is room for most, so that it can be searched; on a narrow terminal broken and indented.
+
+        `taken` is how many columns stand before its first line.
+        """
+        line, room = "", self.width - taken if self.width < _ROOMY else len(text)
+        for word in text.split(" "):
+            if line and len(line) + 1 + len(word) > room:
+                yield line
+                line, room = indent + word, self.width
+            else:
+                line = f"{line} {word}" if line else word
+        yield line
 
     def wrap(self, text: str, indent: str = "", *, dim: bool = False) -> Iterator[str]:
         """Lines of `text` broken at blanks, each behind `indent`."""

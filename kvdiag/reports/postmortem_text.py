@@ -11,6 +11,8 @@ from kvdiag.reports.bound import WORDS
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.text_report import Detail
 
+_WHOLE = 94
+"""Columns from which the table of phases has room for days and whole words."""
 _COLOURS = {"saturated": "yellow", "storm": "red"}
 
 
@@ -43,19 +45,23 @@ def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False, de
 def _review(review: Review, paint: Paint) -> Iterator[str]:
     when = f", {review.begin} to {review.end}" if review.begin else ", without times"
     yield f"  {review.rows:,} scheduler lines{when}"
-    yield paint.dim("  from                 lasted      phase      bound by                usage  running  queued  retracted")
+    date = 11 if paint.width >= _WHOLE else 0
+    words = 22 if paint.width >= _WHOLE else max(8, paint.width - 72)
+    yield paint.dim(f"  {'from':<{date + 8}}  lasted      phase      {'bound by':<{words}}  usage  running  queued  retracted")
     for phase in review.phases:
-        yield paint.colour(_phase(phase), _COLOURS.get(phase.kind, ""))
+        yield paint.colour(_phase(phase, date, words), _COLOURS.get(phase.kind, ""))
     yield from paint.wrap(" ".join(totals(review)), "  ")
 
 
-def _phase(phase: Phase) -> str:
-    begin = (phase.begin or "-")[:19].replace("T", " ")
+def _phase(phase: Phase, date: int, words: int) -> str:
+    """A row of the table; `date` and `words` are columns for the day and for what bound."""
+    begin = (phase.begin or "-")[11 - date : 19].replace("T", " ")
     bound = "" if phase.kind == "idle" else WORDS.get(phase.binding, phase.binding)
     silent = phase.binding == "unknown" and phase.running.p50 is None
     kind = "no lines" if silent else phase.kind
     figures = f"{_number(phase.token_usage, 2):>5}  {_number(phase.running):>7}  {_number(phase.queued):>6}"
-    return f"  {begin:<19}  {duration(phase.seconds):<10}  {kind:<9}  {bound[:22]:<22}  {figures}  {phase.retracted:>9,}"
+    when = f"{begin:<{date + 8}}  {duration(phase.seconds):<10}"
+    return f"  {when}  {kind:<9}  {bound[:words]:<{words}}  {figures}  {phase.retracted:>9,}"
 
 
 def _number(spread: Spread, decimals: int = 0) -> str:

@@ -134,8 +134,9 @@ def findings(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
         yield ""
         yield paint.bold("Findings")
     for finding in item.findings:
-        where = f" (line {', '.join(map(str, finding.lines[:5]))})" if finding.lines else ""
-        yield paint.colour(safe(f"{finding.code} {finding.level}: {finding.title}{where}"), _COLOURS.get(finding.level, ""))
+        where = f" (line {', '.join(map(str, sorted(finding.lines[:5])))})" if finding.lines else ""
+        head = paint.head(safe(f"{finding.code} {finding.level}: {finding.title}{where}"), " " * len(finding.code + " "))
+        yield from (paint.colour(line, _COLOURS.get(finding.level, "")) for line in head)
         yield from paint.wrap(safe(finding.message), "  ")
         if finding.advice:
             yield from paint.wrap("-> " + safe(finding.advice), "  ")
@@ -181,7 +182,8 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     said = f"log {show(check.observed)}" if check.observed else "not in the log"
     computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
     where = f" (line {', '.join(map(str, check.lines[: None if whole else 4]))})" if check.lines else ""
-    yield paint.colour(mark, _COLOURS[check.verdict]) + f"  {check.name}{who}: {said}{computed}{where}"
+    first, *more = paint.head(f"{check.name}{who}: {said}{computed}{where}", " " * 8, taken=6)
+    yield from (f"{paint.colour(mark, _COLOURS[check.verdict])}  {first}", *more)
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
         yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
