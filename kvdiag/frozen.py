@@ -71,6 +71,11 @@ def mutable(cls: type[_Class]) -> type[_Class]:
     return _defined(cls, _MUTABLE)
 
 
+def is_data(item: object) -> bool:
+    """Whether `item` is an instance of one of these classes."""
+    return type(item) in _plans
+
+
 def names_of(item: object) -> tuple[str, ...]:
     """The names of the fields of an instance, in order."""
     return _plans[type(item)].names

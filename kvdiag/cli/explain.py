@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             outside=_outside(arguments),
             workload=asked_workload(arguments),
         )
-    deliver(masked(_rendered(diagnosis, arguments), arguments.mask), arguments.output)
+    deliver(_rendered(masked(diagnosis, arguments.mask), arguments), arguments.output)
     return ExitCode.DONE
 
 

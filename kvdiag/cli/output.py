@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvdiag.errors import InputError
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
         width: int
         colour: bool
+
+
+_Result = TypeVar("_Result")
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -47,13 +50,13 @@ def _takes_colour() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def masked(text: str, wanted: bool) -> str:
-    """`text`, with what is personal in it replaced where that is wanted."""
+def masked(result: _Result, wanted: bool) -> _Result:
+    """What a report is made of, with what is personal in it replaced where that is wanted."""
     if not wanted:
-        return text
+        return result
     from kvdiag.reports.mask import Mask
 
-    return Mask()(text)
+    return Mask().inside(result)
 
 
 def deliver(text: str, output: str | None) -> None:

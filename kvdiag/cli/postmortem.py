@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = expand(arguments.logs)
     with patience(paths) as progress:
         result = postmortem(paths, config=arguments.config, model=arguments.model, release=arguments.release, progress=progress)
-    deliver(masked(_rendered(result, arguments), arguments.mask), arguments.output)
+    deliver(_rendered(masked(result, arguments.mask), arguments), arguments.output)
     return ExitCode.DONE
 
 

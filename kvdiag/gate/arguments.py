@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvdiag.gate.codes import argument_rules
+from kvdiag.lines.personal import impersonal
 
 _SNAPSHOT = re.compile(r"models--([^/]+)/snapshots/[^/]+/?$")
 _PATH = re.compile(r"^(?:~|\.{1,2})?/.+")
@@ -33,7 +34,9 @@ def kept_arguments(server_args: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_place(value: Any, is_place: bool) -> Any:
     if isinstance(value, str) and (is_place or _PATH.match(value)):
-        return last_part(value)
+        value = last_part(value)
+    if isinstance(value, str):
+        return impersonal(value)
     if isinstance(value, list | tuple):
         return [_without_place(item, is_place) for item in value]
     if isinstance(value, dict):

@@ -7,6 +7,7 @@ import re
 from kvdiag.frozen import mutable
 from kvdiag.gate.model import Shape
 from kvdiag.lines import Record
+from kvdiag.lines.personal import impersonal
 from kvdiag.lines.wording import LONGEST, masked
 
 LOAD_FAMILIES = frozenset(
@@ -84,7 +85,7 @@ class Shapes:
     def _masked(self, message: str) -> str:
         known = self._memo.get(message)
         if known is None:
-            known = self._memo[message] = masked(message)
+            known = self._memo[message] = masked(impersonal(message))
             if len(self._memo) > 4 * MOST:
                 self._memo.clear()
         return known
@@ -125,4 +126,4 @@ def shape_of(record: Record) -> str:
 
 def masked_tail(text: str) -> str:
     """A shape without digits that no rule names, at most `LONGEST` characters."""
-    return re.sub(r"\d+", "#", text.strip())[:LONGEST]
+    return re.sub(r"\d+", "#", impersonal(text.strip()))[:LONGEST]

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from typing import Any, TypeVar
 
-_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("key", re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_|AKIA|xox[abp]-)[A-Za-z0-9_-]{8,200}")),
-    (
-        "key",
-        re.compile(r"(?<=api_key['\"]: ['\"])[^'\"]{1,200}|(?<=api_key=['\"])[^'\"]{1,200}|(?<=Bearer )[A-Za-z0-9._-]{8,400}"),
-    ),
-    ("key", re.compile(r"(?<=://)[^/\s@'\"]{1,300}(?=@)")),
-    ("mail", re.compile(r"\b[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}\b")),
-    ("host", re.compile(r"(?:(?<=://)|(?<=>@))[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?(?=[/\s'\",]|$)")),
-    ("address", re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])")),
-    ("address", re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{1,4}:){4,7}[0-9A-Fa-f]{1,4}(?![0-9A-Fa-f:])")),
-    ("path", re.compile(r"(?<![A-Za-z0-9_.:<>/-])~?/(?:[A-Za-z0-9_.+@-]{1,255}/){1,40}[A-Za-z0-9_.+@-]{0,255}")),
-)
-_OPEN = {"0.0.0.0", "127.0.0.1"}
+from kvdiag.frozen import is_data, replace, values_of
+from kvdiag.lines.personal import replaced
+from kvdiag.lines.unknown import Unknown
+from kvdiag.lines.wording import masked
+
+_Value = TypeVar("_Value")
+_SECRET = re.compile(r"(?:^|_)(?:api_key|password|token|secret)$")
+"""Names of arguments whose text is a key, however it looks."""
 
 
 class Mask:
@@ -27,17 +21,44 @@ class Mask:
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        self._seen: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
         """`text` with ``<path1>``, ``<host1>``, ``<address1>``, ``<mail1>`` and ``<key1>`` in place of the originals."""
-        for kind, pattern in _KINDS:
-            text = pattern.sub(partial(self._replaced, kind), text)
-        return text
+        known = self._seen.get(text)
+        if known is None:
+            known = self._seen[text] = replaced(text, self._word)
+        return known
 
-    def _replaced(self, kind: str, found: re.Match[str]) -> str:
-        original = found.group()
-        if original in _OPEN:
-            return original
+    def inside(self, value: _Value) -> _Value:
+        """The same value with every text in it masked, through data classes, lists, tuples and dicts.
+
+        A report cuts and wraps texts and escapes what is in them, after which half a key looks like none: so what a
+        report is made of is masked, not the report.
+        """
+        return self._inside(value)  # type: ignore[no-any-return]
+
+    def _inside(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, list | tuple):
+            return type(value)(self._inside(each) for each in value)
+        if isinstance(value, dict):
+            return {self._inside(key): self._entry(key, each) for key, each in value.items()}
+        if not is_data(value):
+            return value
+        if isinstance(value, Unknown):
+            text = self(value.text)
+            return replace(value, text=text, template=masked(text))
+        changes = {name: new for name, old in values_of(value).items() if (new := self._inside(old)) is not old and new != old}
+        return replace(value, **changes) if changes else value
+
+    def _entry(self, name: Any, value: Any) -> Any:
+        if isinstance(name, str) and isinstance(value, str) and value and _SECRET.search(name):
+            return self._word("key", value)
+        return self._inside(value)
+
+    def _word(self, kind: str, original: str) -> str:
         word = self._words.get(original)
         if word is None:
             self._counts[kind] = self._counts.get(kind, 0) + 1
