@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvdiag.cli.main import main
 from kvdiag.lines.families import families
 from kvdiag.lines.glossary import every_field, find_field, read_line
 from kvdiag.reports.glossary_report import render_field, render_line
@@ -83,3 +84,19 @@ def test_a_torn_line_is_of_the_releases_that_print_what_is_left_of_it(kvdiag):
 def test_an_abbreviated_count_is_told_as_what_it_may_have_been(kvdiag):
     told = kvdiag("what", "KV Cache is allocated. #tokens: 825k, K size: 1.00 GB, V size: 1.00 GB").stdout
     assert "abbreviated: 824,500 to 845,824 may be written so" in told
+
+
+def test_of_several_pasted_lines_each_is_read_whole(capsys):
+    decode = (
+        "[2025-01-15 10:22:41 DP0 TP0] Decode batch, #running-req: 1, #token: 47, token usage: 0.01, "
+        "cuda graph: False, gen throughput (token/s): 3.54, #queue-req: 0"
+    )
+    pool = "[2025-01-15 10:22:41 TP0] KV Cache is allocated. #tokens: 438681, K size: 26.78 GB, V size: 26.78 GB"
+    for words in ([f"{decode}\n{pool}"], [decode, pool], [f"{decode}\r\n{pool}\r\n"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["what", *words])
+        told = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert "damaged" not in told
+        assert "#queue-req" in told
+        assert "438681" in told

@@ -233,3 +233,13 @@ def test_a_log_of_several_starts_says_which_one_it_is_about(tmp_path):
     log.write_text(H100.read_text() + H100.read_text().replace("2025-11-05 09", "2025-11-05 11"))
     (prediction,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
     assert "2 starts" in prediction.notes[0]
+
+
+def test_a_budget_that_may_be_enough_is_not_called_a_server_that_would_not_start():
+    log = str(FIXTURES / "scenarios" / "kimi-k2.6-bf16" / "server.log")
+    perhaps, not_at_all = what_if(log, [{"tp_size": 4}, {"mem_fraction_static": 0.1}])
+    rest = perhaps.numbers["rest_memory_bytes"]
+    assert rest.low < 0 < rest.high
+    assert "may not start" in perhaps.missing[0]
+    assert "would not start" in not_at_all.missing[0]
+    assert not_at_all.numbers["rest_memory_bytes"].high < 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -80,7 +81,7 @@ def predict(
     numbers = _numbers(after, budgets)
     missing: tuple[str, ...] = ()
     if "max_total_num_tokens" not in numbers:
-        missing = _missing(inputs, before, after, rank, bool(budgets))
+        missing = _missing(inputs, before, after, rank, budgets)
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
     notes = _notes(inputs, changes, rank, after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
@@ -232,11 +233,19 @@ def _compute(after: Arithmetic, budgets: dict[Release, Interval], name: str, uni
     return lambda release: after.capacity(release, budgets[release], pick, unit)
 
 
-def _missing(inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: str, budgeted: bool) -> tuple[str, ...]:
+def _missing(
+    inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: str, budgets: Mapping[Release, Interval]
+) -> tuple[str, ...]:
     if inputs.geometry is None:
         return (inputs.unsized,)
-    if not budgeted:
+    if not budgets:
         return missing_for_budget(inputs, rank) or (before.refused or "a budget that gives the capacity the log states",)
+    for release, budget in budgets.items():
+        if budget.high > 0 and after.sized(release, math.floor(budget.high)) is not None:
+            return (
+                "the server may not start: whether the weights leave memory for the KV cache is unknown, because "
+                "rest_memory_bytes may be anywhere between its two ends",
+            )
     return (after.refused or "nothing the formula names",)
 
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.releases import only, parse_release
     from kvdiag.reports.glossary_report import render_field, render_line
 
-    text = sys.stdin.read().rstrip("\n") if arguments.words == ["-"] else " ".join(arguments.words)
+    text = sys.stdin.read().rstrip("\n") if arguments.words == ["-"] else _pasted(arguments.words)
     stated = only(parse_release(arguments.release)) if arguments.release else None
     entries = find_field(text, stated)
     records = [] if entries else read_line(text)
@@ -42,3 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnknownWordError(f"{text!r} is no field of {log} and no known line (give a line whole, in quotes); {hint}")
     deliver(render_field(entries, **terminal(None)), None)
     return ExitCode.DONE
+
+
+def _pasted(words: list[str]) -> str:
+    """What was pasted: a line without quotes comes as its words, quoted lines come whole."""
+    return ("\n" if all(" " in word.strip() for word in words) else " ").join(words)

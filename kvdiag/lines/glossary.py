@@ -22,8 +22,10 @@ class Entry:
 
 
 def read_line(text: str) -> list[Record]:
-    """The records of a pasted line that rules know, whatever it is wrapped in; empty where none does."""
-    return [record for record in read_records(Unwrapper().lines(1, text)) if record.family]
+    """The records of pasted lines that rules know, whatever they are wrapped in; empty where none is."""
+    unwrapper = Unwrapper()
+    lines = (line for number, one in enumerate(text.split("\n"), 1) for line in unwrapper.lines(number, one))
+    return [record for record in read_records(lines) if record.family]
 
 
 def entries_of(record: Record, stated: ReleaseSet | None = None) -> Iterator[Entry]:
