@@ -27,7 +27,7 @@ def test_the_samples_of_each_rule_raise_it_and_its_near_misses_do_not(code):
 def test_each_rule_has_a_condition_and_replaces_only_rules_that_exist():
     known = {rule.code for rule in rules()}
     for rule in rules():
-        assert condition(rule.predicate)
+        assert condition(rule.predicate, rule.code)
         assert set(rule.replaces) <= known, rule.code
     assert len(known) >= 40
 

@@ -240,3 +240,24 @@ def test_a_clock_set_back_keeps_the_order_of_the_log_and_is_said(tmp_path):
     assert review.begin == "2025-11-05T09:01:00"
     assert "set back" in review.note
     assert reviewed(tmp_path, text.replace("08:", "09:")).note == ""
+
+
+@pytest.mark.parametrize(
+    "batch", ["#running-req: 20, #token: 430000, token usage: 1.04", "#running-req: 70, #token: 60000, token usage: 0.15"]
+)
+def test_lines_that_this_server_cannot_have_printed_count_for_no_limit(tmp_path, batch):
+    log = tmp_path / "server.log"
+    log.write_text(
+        "[2026-01-05 10:00:20 TP0] max_total_num_tokens=411994, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        "max_running_requests=64, context_len=8192, available_gpu_mem=11.65 GB\n"
+        + "".join(
+            f"[2026-01-05 10:10:{second:02} TP0] Decode batch, {batch}, cuda graph: True, "
+            "gen throughput (token/s): 900.00, #queue-req: 9\n"
+            for second in range(20)
+        )
+    )
+    result = postmortem([str(log)])
+    (start,) = result.diagnosis.starts
+    assert start.limits.over_time["shares"] == {"unknown": 1.0}
+    assert {phase.binding for phase in result.reviews[0].phases} == {"unknown"}
+    assert "KV524" in [finding.code for finding in start.findings]

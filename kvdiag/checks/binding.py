@@ -21,6 +21,7 @@ class Bounds:
 
     `cap` is of requests, `pool` its tokens, `context` of one request, `chunk` the new tokens of one prefill batch. Where
     most prefill batches are full (`is_prefill_full`), it is prefill that work waits for between them as well.
+    `most_tokens` and `most_running` are what no decode line of this server can exceed.
     """
 
     cap: int | None = None
@@ -28,6 +29,16 @@ class Bounds:
     context: int | None = None
     chunk: int | None = None
     is_prefill_full: bool = False
+    most_tokens: int | None = None
+    most_running: int | None = None
+
+    def holds_too_much(self, batch: Batch) -> bool:
+        """Whether the line has more tokens in use than the pool has."""
+        return batch.kind == "decode" and self.most_tokens is not None and (batch.tokens or 0) > self.most_tokens
+
+    def runs_too_many(self, batch: Batch) -> bool:
+        """Whether more requests run in the line than the cap allows."""
+        return batch.kind == "decode" and self.most_running is not None and (batch.running or 0) > self.most_running
 
     def reserve_can_bind(self, used: int | None, running: int | None) -> bool:
         """Whether what is kept back for the running requests may be what a newcomer lacks; true where that is not known."""
@@ -41,9 +52,11 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
 
     ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write,
     ``prefill`` that a batch took as many new tokens as one may;
-    ``unknown`` that not even the largest reserve explains why work waited.
+    ``unknown`` that not even the largest reserve explains why work waited, or that the line is of another server.
     """
     cap = bounds.cap
+    if bounds.holds_too_much(batch) or bounds.runs_too_many(batch):
+        return "unknown"
     if not batch.queued:
         if batch.queued is None and not _is_full(batch):
             return "unknown"

@@ -51,7 +51,10 @@ def bounds_of(inputs: CheckInputs, activity: Activity, tokens: Interval | None, 
     chunk = min(_whole(inputs.start.find("chunked_prefill_size")), default=None)
     chunk = chunk if chunk and chunk > 0 else None
     pool = int(tokens.low) if tokens else None
-    return Bounds(request_cap(inputs), pool, length, chunk, is_prefill_full(activity, chunk))
+    stated = None if inputs.start.find("swa_max_total_num_tokens") else _capacity(inputs)
+    most_tokens = int(stated.high) if stated is not None and stated.high > 0 else None
+    most_running = _slots(inputs) if inputs.arguments.pp_size == 1 else None
+    return Bounds(request_cap(inputs), pool, length, chunk, is_prefill_full(activity, chunk), most_tokens, most_running)
 
 
 def request_cap(inputs: CheckInputs) -> int | None:

@@ -63,7 +63,20 @@ def samples_of(rows: Rows, bounds: Bounds) -> Samples:
     running = _or_zero(rows, "running")
     new_tokens = rows.values.get("new_tokens")
     probe = np.zeros(len(rows), np.bool_) if new_tokens is None else ~rows.decode & (new_tokens <= 1) & (running == 0)
-    return Samples(rows, _seconds(rows), probe, _bound(rows, running, bounds))
+    bound = _bound(rows, running, bounds)
+    bound[_of_another_server(rows, running, bounds)] = BOUNDS.index("unknown")
+    return Samples(rows, _seconds(rows), probe, bound)
+
+
+def _of_another_server(rows: Rows, running: Any, bounds: Bounds) -> Any:
+    """As `Bounds.holds_too_much` or `Bounds.runs_too_many`, for every line."""
+    found = np.zeros(len(rows), np.bool_)
+    tokens = rows.values.get("tokens")
+    if bounds.most_tokens is not None and tokens is not None:
+        found |= tokens.astype(np.float64) > bounds.most_tokens
+    if bounds.most_running is not None:
+        found |= running.astype(np.float64) > bounds.most_running
+    return found & rows.decode
 
 
 def _or_zero(rows: Rows, name: str) -> Any:

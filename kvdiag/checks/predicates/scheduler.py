@@ -58,9 +58,8 @@ def another_pool(facts: Facts, at: At) -> Iterator[Hit]:
     pool = facts.pool_tokens
     if pool is None or not facts.tokens or facts.start.find("swa_max_total_num_tokens"):
         return
-    found = [b for b in facts.activity.decode if b.tokens is not None and b.tokens > pool.high]
-    cap = facts.limits.max_running_requests if facts.inputs.arguments.pp_size == 1 else None
-    crowded = [b for b in facts.activity.decode if cap is not None and (b.running or 0) > cap]
+    found = [b for b in facts.activity.decode if facts.bounds.holds_too_much(b)]
+    crowded = [b for b in facts.activity.decode if facts.bounds.runs_too_many(b)]
     if found or crowded:
         values = {
             "lines": len(found) or None,
@@ -69,7 +68,7 @@ def another_pool(facts: Facts, at: At) -> Iterator[Hit]:
             "held": max((b.tokens or 0 for b in found), default=None),
             "most": max((b.running or 0 for b in crowded), default=None),
             "tokens": pool,
-            "cap": cap,
+            "cap": facts.bounds.most_running,
         }
         yield Hit(tuple(b.line for b in (found or crowded)[:4]), values)
 
