@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from kvdiag.frozen import frozen
 from kvdiag.lines.families import Family, FieldMeaning, families
 from kvdiag.lines.labels import printing
-from kvdiag.lines.record import Record, read_records
+from kvdiag.lines.read import read_records
+from kvdiag.lines.record import Record
 from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.releases import ReleaseSet, every_release, parse_ranges
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.frozen import mutable
-from kvdiag.lines.record import Record, read_records
+from kvdiag.lines.read import read_records
+from kvdiag.lines.record import Record
 from kvdiag.reading import Input, read_lines
 
 if TYPE_CHECKING:

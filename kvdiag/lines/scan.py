@@ -13,7 +13,8 @@ from kvdiag.frozen import field, mutable
 from kvdiag.lines.chunk import Chunk, Texts, joined, merge, of_records
 from kvdiag.lines.kernel import Table, library
 from kvdiag.lines.packaging import Packaging
-from kvdiag.lines.record import Record, read_records
+from kvdiag.lines.read import read_records
+from kvdiag.lines.record import Record
 from kvdiag.lines.shapes import Action, Run, Shape, learn
 from kvdiag.lines.siblings import Siblings
 from kvdiag.reading import Input, Line
