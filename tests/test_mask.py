@@ -32,6 +32,9 @@ SECRETS = {
     "pw": ("{}", "pw={}"),
     "token": ("q{}", "token={} given"),
     "secret": ("{}", "client_secret='{}'"),
+    "words": ("{}", "the token {} is old"),
+    "signed": ("{}", "see https://127.0.0.1/x?a=1&X-Amz-Signature={}"),
+    "hook": ("{0}/{0}", "see https://hooks.slack.com/services/{}"),
     "flag": ("{}", "started with --api-key {}"),
     "url": ("u{}:p{}", "see https://{}@127.0.0.1/x"),
     "mail": ("{}@{}.com", "written by {}"),
@@ -41,6 +44,8 @@ SECRETS = {
     "ipv6": ("fe80::1ff:fe23:4567:890a", "from {}"),
     "ipv6-port": ("2001:db8::7fa1:77", "peer [{}]:30000"),
     "mac": ("02:42:ac:11:9f:e2", "mac {}"),
+    "file": ("{}", "see file:///home/{}"),
+    "drive": ("{}", "see C:\\Users\\{}\\x"),
     "path": ("/home/{}/models9/x.bin", "file {}"),
 }
 """Each kind: how its secret looks, and what stands around it."""
@@ -154,6 +159,7 @@ def test_secrets_among_the_arguments_are_masked_in_every_format(tmp_path):
         "raise --mem-fraction-static to 0.91; --max-total-tokens 1000; hf_quant_config.json; pad_token: <pad>, eos_token='</s>'",
         "torch.cuda.memory.local, sglang.srt.models.io, c10::cuda::CUDAException, std::vector<int>, 2025-01-15T10:22:41",
         "CUDA_VISIBLE_DEVICES=0,1 node_rank=1 nnodes=2 host='0.0.0.0' SGLang 0.5.9, 1,234.5 tokens, 22:04:11.250",
+        "raise the size of /dev/shm; POST /v1/chat/completions; a token: tens of thousands of bytes",
         "commit 5c0d7dbd1c4c9ed14b8ea6aa0b3bd1b1c8e5d6f7 by TP0, sparse_token: 5, GPU 0 has 23.57 GiB, disk-based",
     ],
 )

@@ -39,7 +39,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
     ("key", r"(?i:(?<![a-z])(?:bearer|basic)\s+)(?P<it>(?=[^\s]{0,40}[0-9=])[A-Za-z0-9._~+/=-]{8,4000})"),
     (
         "key",
-        r"(?i:(?:password|passwd|passphrase|pwd|(?<![a-z])pw|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|access[_-]key(?:[_-]id)?"
+        r"(?i:(?:password|passwd|passphrase|(?<![a-z])pass|pwd|signature|(?<![a-z])pw|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|access[_-]key(?:[_-]id)?"
         r"|private[_-]key|(?<![a-z])credentials?|(?<![a-z])cookie"
         r"|(?:(?<![a-z])(?:hf|access|auth|api|bearer|refresh|session|github|gitlab|security|hub|wandb)[_-])token)"
         rf"{_JOINT}){_NOTHING}(?P<it>{_VALUE})",
@@ -57,6 +57,13 @@ _KINDS: tuple[tuple[str, str], ...] = (
     (
         "key",
         r"(?<![A-Za-z0-9_])(?=(?:[A-Za-z]{0,40}[0-9]){5})(?=[^A-Z\s]{0,40}[A-Z])(?=[^a-z\s]{0,40}[a-z])[A-Za-z0-9]{32,400}(?![A-Za-z0-9_])",
+    ),
+    ("key", r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{1,200}"),
+    ("key", r"(?i:[?&](?:sig|code|key|token|x-amz-[a-z-]{1,40})=)(?P<it>[^\s'\"&<>]{1,4000})"),
+    (
+        "key",
+        r"(?i:(?<![a-z0-9_-])(?:password|passwd|token|secret)\s{1,3})"
+        r"(?P<it>(?=[^\s]{0,40}[0-9])(?=[^\s]{0,40}[A-Za-z])[A-Za-z0-9]{8,400}(?![\w.]))",
     ),
     ("mail", r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,6}"),
     ("host", r"(?:(?<=://)|(?<=>@))[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?(?![A-Za-z0-9._-])"),
@@ -78,7 +85,12 @@ _KINDS: tuple[tuple[str, str], ...] = (
         "host",
         r"(?<![\w./@<-])(?:[A-Za-z0-9]{1,40}-){0,8}(?:node|host|dgx|hgx|srv|server|vm|ip)-?(?:[0-9]{1,6}-){0,4}[0-9]{1,6}(?![\w.-])",
     ),
-    ("path", r"(?<![A-Za-z0-9_.<>/-])(?<!:/)(?<!:)~?/(?:[A-Za-z0-9_.+@-]{1,255}/){1,40}[A-Za-z0-9_.+@-]{0,255}"),
+    (
+        "path",
+        r"(?<![A-Za-z0-9_.<>/-])(?<!:/)(?<!:)(?!/(?:dev|proc|sys|v1)/)~?/(?:[A-Za-z0-9_.+@-]{1,255}/){1,40}[A-Za-z0-9_.+@-]{0,255}",
+    ),
+    ("path", r"(?<=file://)/[A-Za-z0-9_.+@/-]{1,1000}"),
+    ("path", r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}(?:[^\\\s'\"]{1,100}\\{1,2}){1,20}[^\\\s'\"]{0,100}"),
     ("path", r"(?<=[a-z]:)/(?:home|root|Users|mnt|data|scratch|nfs)/(?:[A-Za-z0-9_.+@-]{1,255}/){0,40}[A-Za-z0-9_.+@-]{0,255}"),
 )
 _OPEN = frozenset({"0.0.0.0", "127.0.0.1", "::1", "localhost"})
