@@ -162,7 +162,7 @@ def test_without_a_card_the_fraction_is_a_constant():
     ],
 )  # fmt: skip
 def test_the_prefill_chunk_follows_the_card(release, memory, chunk):
-    assert chunk_default(parse_release(release), memory) == chunk
+    assert chunk_default(ServerArguments(), parse_release(release), Device(memory)) == chunk
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_compressed_keys_are_those_of_every_ratio_th_token():
         (True, 16, 16, 4, 8, 2 * 2 * 16 * 4), (True, 16, 17, 4, 8, 2 * 2 * 16 * 4), (True, 16, 18, 4, 8, 2 * 3 * 16 * 4),
         (True, 1, 3, 1, 4, 2 * 4), (True, 1, 3, 4, 8, 2 * 12), (True, 16, 3, 1, 4, 2 * 4), (True, 16, 3, 4, 8, 2 * 2 * 16 * 4),
         (False, 1, 3, 4, 8, 12), (False, 1, 1, 2, 8, 8), (False, 16, 3, 1, 4, 16), (False, 16, 3, 4, 8, 32 * 4),
-        (False, 16, 20, 1, 40, 32),
+        (False, 16, 20, 1, 40, 32), (False, 16, 16, 1, 17, 32), (False, 16, 15, 1, 16, 16),
     ],
 )  # fmt: skip
 def test_a_capped_window_pool_counts_what_a_decode_step_may_take(overlap, page, steps, topk, tokens, slots):
@@ -492,3 +492,24 @@ def test_latent_cells_and_their_indexes():
     assert cells.draft_index_cell(index, 3, NEWEST, 2) == 33 * 2 * 3
     assert cells.draft_index_cell(Index(130, frozenset(), 4), 1, NEWEST) == 34
     assert cells.draft_index_cell(index, 3, parse_release("0.5.21"), 2) == 132 * 3
+
+
+def test_window_layers_in_mxfp8_have_a_scale_in_thirty_two_bytes():
+    one = 8 * 128
+    found = kvdiag.size(config=WINDOWS, release="0.5.22", args={"kv_cache_dtype": "mxfp8"}).bytes_per_token
+    assert found == 16 * (one + one // 32) + 0.8 * (16 * (one + one // 32))
+
+
+def test_a_capped_window_pool_leaves_whole_pages_or_nothing_starts():
+    cell = swa.HybridCell(100, 60, 0, 130)
+    assert swa.split_capped(16 * 60 + 16 * 100, 10, cell, 16) == swa.Split(16, 16, 16)
+    assert swa.split_capped(1 * 60 + 1 * 100, 1, cell, 1) == swa.Split(1, 1, 1)
+    with pytest.raises(CannotSizeError, match="a window pool of 16 tokens leaves no memory for the full layers"):
+        swa.split_capped(16 * 60 + 16 * 100 - 1, 10, cell, 16)
+
+
+def test_llama4_shares_by_chunk_and_context():
+    # a ratio of a half and a chunk of a quarter: share 0.625, so windows hold 4 x 0.625 / 2.875 of the tokens
+    found = swa.split_llama4(100_000, 0.5, 8192, 32768, 64)
+    window, full = 400_000 * 0.625 // 2.875, 400_000 - 1_200_000 * 0.625 // 2.875
+    assert (found.full, found.window) == (int(full // 64 * 64), int(window // 64 * 64))
