@@ -131,24 +131,8 @@ def explain(
     assembly = Assembly()
     for index, path in enumerate(paths):
         watch = _Watch(Input(path), tap)
-        told, every = 0, 0
         take = None if rows is None else partial(rows, index)
-        endless = path == "-" or not os.path.isfile(path)
-        for record in watch.through(_records(path, watch, take, thin=thin)):
-            if not record.line.number % 64 and assembly.begun() > MOST_STARTS:
-                raise InputError(
-                    f"{path}: more than {MOST_STARTS:,} server starts; cut the log into parts (split -l) and give one"
-                )
-            if endless and not watch.seen.matched and record.line.number > HOPELESS:
-                break
-            assembly.add(record, index)
-            if watch.sample.every != every:
-                if every:
-                    assembly.thin(watch.sample.every, index)
-                every = watch.sample.every
-            if progress is not None and watch.seen.bytes != told:
-                told = watch.seen.bytes
-                progress(path, told)
+        _take(watch, _records(path, watch, take, thin=thin), assembly, index, progress)
         inputs.append(watch.seen)
         watches.append(watch)
     assembled = [_noted(start, watches) for start in assembly.starts() if not forks() & watches[_path_of(start)].neighbours]
@@ -172,6 +156,27 @@ def explain(
     unknown = [watch.unknown for watch in watches if watch.unknown]
     samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
     return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
+
+
+def _take(
+    watch: _Watch, records: Iterator[Record], assembly: Assembly, index: int, progress: Callable[[str, int], None] | None
+) -> None:
+    """Takes the records of one input into `assembly`."""
+    path, told, every = watch.seen.path, 0, 0
+    endless = path == "-" or not os.path.isfile(path)
+    for record in watch.through(records):
+        if not record.line.number % 64 and assembly.begun() > MOST_STARTS:
+            raise InputError(f"{path}: more than {MOST_STARTS:,} server starts; cut the log into parts (split -l) and give one")
+        if endless and not watch.seen.matched and record.line.number > HOPELESS:
+            break
+        assembly.add(record, index)
+        if watch.sample.every != every:
+            if every:
+                assembly.thin(watch.sample.every, index)
+            every = watch.sample.every
+        if progress is not None and watch.seen.bytes != told:
+            told = watch.seen.bytes
+            progress(path, told)
 
 
 def explain_beginning(path: str) -> Diagnosis:

@@ -39,7 +39,12 @@ KNOWN = [line for line in LINES if records_of(line)[0].family and not records_of
 def test_a_record_cut_anywhere_gives_only_values_of_the_whole_one(line, at):
     whole = texts(records_of(line)[-1])
     for record in records_of(line[:at], cut=True):
-        assert texts(record).items() <= whole.items()
+        for name, text in texts(record).items():
+            if name in whole:
+                assert text == whole[name]
+            else:  # a word that another release's wording of the same line has a name for
+                assert text in line
+                assert not any(mark.isdigit() for mark in text)
 
 
 BATCHES = [line for line in KNOWN if " batch" in line]

@@ -35,7 +35,8 @@ def checkout(tmp_path):
 
 def run(checkout, *words):
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(checkout.parent / "cache")}
-    command = [sys.executable, "-m", *words, *(["-p", "no:cacheprovider", "-x"] if words[0] == "pytest" else [])]
+    module = list(words[1:]) if words[0] == "python" else ["-m", *words]
+    command = [sys.executable, *module, *(["-p", "no:cacheprovider", "-x"] if words[0] == "pytest" else [])]
     return subprocess.run(command, cwd=checkout, capture_output=True, encoding="utf-8", env=environment, timeout=600)
 
 
