@@ -220,3 +220,25 @@ def test_any_file_system_of_fsspec_is_read(logs, tmp_path):
         assert any(one["error"] is None for one in found)
     finally:
         system.rm("/fleet-test", recursive=True)
+
+
+@pytest.mark.parametrize("address", ["", "*.log"])
+def test_an_entry_that_is_no_readable_file_is_a_row_and_the_others_are_read(tmp_path, address):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "real.log").write_bytes(REAL.read_bytes())
+    os.mkfifo(folder / "pipe.log")
+    (folder / "nowhere.log").symlink_to(tmp_path / "gone")
+    rows = {Path(row["url"]).name: row for row in run.run(find_sources([str(folder / address)]), str(tmp_path / "out"))}
+    assert rows["real.log"]["error"] is None
+    assert "no regular file" in rows["pipe.log"]["error"]
+    assert "No such file" in rows["nowhere.log"]["error"]
+    text = Path(report.write(list(rows.values()), str(tmp_path / "out"))[1]).read_text()
+    assert all(name in text.partition("could not be read")[2] for name in ("pipe.log", "nowhere.log"))
+
+
+def test_a_link_that_leads_nowhere_among_named_logs_is_a_row(tmp_path):
+    (tmp_path / "nowhere.log").symlink_to(tmp_path / "gone")
+    assert [source.fault is None for source in find_sources([str(REAL), str(tmp_path / "nowhere.log")])].count(False) == 1
+    with pytest.raises(InputError, match="cannot be read"):
+        find_sources([str(tmp_path / "gone")])

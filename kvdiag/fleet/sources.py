@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -24,10 +25,11 @@ _EXTRAS = {"s3": "fleet", "s3a": "fleet", "gs": "gs", "gcs": "gs", "hf": "hf", "
 
 @frozen
 class Source:
-    """A log and what tells whether it has changed: its size and its etag, checksum or time."""
+    """A log and what tells whether it has changed: its size and its etag, checksum or time; `fault` is why it is not read."""
 
     url: str
     key: str
+    fault: str | None = None
 
 
 def shown_url(url: str) -> str:
@@ -42,7 +44,9 @@ def shown_url(url: str) -> str:
 def find_sources(urls: list[str]) -> list[Source]:
     """The logs that `urls` name, each once, in order of name: files, globs, and all files under folders and prefixes.
 
-    Raises InputError where an address cannot be opened, matches nothing, or needs a library that is not installed.
+    What lies in a folder and is no regular file, and a link that leads nowhere, is a source with a fault: one such entry
+    must not keep the others from being read. Raises InputError where an address cannot be opened, matches nothing, or needs
+    a library that is not installed.
     """
     found: dict[str, Source] = {}
     for url in urls:
@@ -63,16 +67,23 @@ def _local(path: str) -> Iterator[Source]:
     for name in paths:
         if os.path.isdir(name):
             for folder, _, files in os.walk(name):
-                yield from (_local_source(os.path.join(folder, file)) for file in sorted(files) if not file.startswith("."))
+                paths_here = (os.path.join(folder, file) for file in sorted(files) if not file.startswith("."))
+                yield from (_local_source(path, listed=True) for path in paths_here)
         else:
-            yield _local_source(name)
+            yield _local_source(name, listed=name != path)
 
 
-def _local_source(path: str) -> Source:
+def _local_source(path: str, *, listed: bool) -> Source:
+    """A file; `listed`: found in a folder or by a glob, where opening a pipe that nobody asked for would wait for ever."""
     try:
         status = os.stat(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        reason = f"{path}: cannot be read: {error.strerror or error}"
+        if listed or os.path.islink(path):
+            return Source(path, "", reason)
+        raise InputError(reason) from None
+    if listed and not stat.S_ISREG(status.st_mode):
+        return Source(path, "", f"{path}: no regular file (a pipe, socket or device); name it itself to have it read")
     return Source(path, f"{status.st_size}:{status.st_mtime_ns}")
 
 

@@ -18,6 +18,8 @@ def summarise(source: Source) -> dict[str, Any]:
     shown = shown_url(source.url)
     row: dict[str, Any] = {"url": shown, "key": source.key, "error": None}
     path = source.url
+    if source.fault is not None:
+        return row | {"error": source.fault}
     try:
         with local_copy(source.url) as path:
             return row | _read(path)
