@@ -54,6 +54,16 @@ def test_a_usage_error_is_short(arguments, kvdiag):
     assert len(kvdiag(*arguments).stderr.splitlines()) <= 4
 
 
+@pytest.mark.parametrize(
+    "arguments", [["explain", LOG, "--x\x1b[31m"], ["--x\x9b31m"], ["no\x1b[31m"], ["whatif", LOG, "--y\u202e"]]
+)
+def test_a_usage_error_shows_control_characters_as_escapes(arguments, kvdiag):
+    said = kvdiag(*arguments)
+    assert said.returncode == 2
+    assert not re.search("[\x1b\x9b\u202e]", said.stderr)
+    assert re.search(r"\\x1b|\\x9b|\\u202e", said.stderr)
+
+
 def test_sizes_have_no_fractions_of_a_byte(kvdiag):
     args = ("--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--avail", "60.1", "--total", "78.7", "--gpu", "H100")
     assert re.search(r"^rest_memory_bytes +[\d,]+$", kvdiag("size", *args).stdout, re.MULTILINE)

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 from kvdiag.cli.output import terminal
 from kvdiag.errors import ExitCode, KvdiagError
@@ -76,9 +77,19 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, width=terminal(None)["width"] - 2)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors show what was typed without its control characters; parsers of commands are of its kind too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with usage, message and exit code 2, as argparse does."""
+        from kvdiag.reports.safe import safe
+
+        super().error(safe(message))
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; with `only`, of that one command, which is all that it can be given."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kvdiag",
         description="What every number of an SGLang server's log means, and whether it is right.",
         formatter_class=_Help,
@@ -95,7 +106,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, for its manual page."""
-    parser = argparse.ArgumentParser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]), formatter_class=_Help)
+    parser = _Parser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]), formatter_class=_Help)
     import_module(f"kvdiag.cli.{name}").add_arguments(parser)
     return parser
 
