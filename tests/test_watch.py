@@ -100,6 +100,14 @@ def test_a_file_that_is_away_for_a_moment_is_waited_for(tmp_path, follow):
         Follower(str(tmp_path / "none"))
 
 
+def test_what_cannot_be_followed_is_refused_with_what_to_do(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="this is a folder; name the log files"):
+        Follower(str(tmp_path))
+    with pytest.raises(InputError, match="kvdiag watch -"):
+        Follower(str(tmp_path / "pipe"))
+
+
 def test_another_run_goes_on_where_the_last_one_ended(tmp_path):
     log, state = tmp_path / "log", str(tmp_path / "state")
     log.write_bytes(REAL.read_bytes())

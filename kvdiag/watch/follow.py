@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 from collections.abc import Iterator
 from typing import IO
 
@@ -51,9 +52,14 @@ class Follower:
 
     def _open(self) -> None:
         try:
-            self._file = os.open(self.path, os.O_RDONLY)
+            mode = os.stat(self.path).st_mode
+            self._file = os.open(self.path, os.O_RDONLY) if stat.S_ISREG(mode) else None
         except OSError:
-            self._file = None
+            self._file, mode = None, stat.S_IFREG
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{self.path}: this is a folder; name the log files in it that are to be followed")
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{self.path}: no regular file (a pipe or device); give its text to standard input (kvdiag watch -)")
         self._offset = 0
         self._before = b""
 
