@@ -166,7 +166,8 @@ def _take(
     endless = path == "-" or not os.path.isfile(path)
     for record in watch.through(records):
         if not record.line.number % 64 and assembly.begun() > MOST_STARTS:
-            raise InputError(f"{path}: more than {MOST_STARTS:,} server starts; cut the log into parts (split -l) and give one")
+            what = f"{path}: more than {MOST_STARTS:,} server starts"
+            raise InputError(f"{what}; cut the log into parts, each beginning at a line with server_args=, and give one")
         if endless and not watch.seen.matched and record.line.number > HOPELESS:
             break
         assembly.add(record, index)
