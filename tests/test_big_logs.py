@@ -177,3 +177,19 @@ def test_an_input_longer_than_was_thought_is_sampled_evenly(tmp_path, monkeypatc
     thirds = Counter(record.line.number * 3 // (path.read_bytes().count(b"\n") + 1) for record in kept)
     assert 150 < len(kept) < 450
     assert max(thirds.values()) < 1.3 * min(thirds.values())
+
+
+def test_what_is_beyond_a_mebibyte_of_one_line_is_not_read_and_that_is_said(tmp_path, capsys):
+    """An export that holds a whole log in one line: its beginning is read, and nobody takes that for all of it."""
+    from kvdiag.cli.main import main
+
+    record = json.dumps({"message": "[2026-01-05 10:00:00 TP0] Decode batch, #running-req: 5, #token: 1000, token usage: 0.10, "
+                         "cuda graph: True, gen throughput (token/s): 400.00, #queue-req: 0"})  # fmt: skip
+    log = tmp_path / "export.log"
+    log.write_text("[" + ", ".join([record] * 9000) + "]\n", encoding="utf-8")
+    for command in (["explain", str(log)], ["timeline", str(log), "-o", str(tmp_path / "rows.csv")]):
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        told = capsys.readouterr()
+        assert ended.value.code in (0, 3)
+        assert "only the first MiB of each was read" in " ".join((told.out + told.err).split())

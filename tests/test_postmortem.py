@@ -261,3 +261,19 @@ def test_lines_that_this_server_cannot_have_printed_count_for_no_limit(tmp_path,
     assert start.limits.over_time["shares"] == {"unknown": 1.0}
     assert {phase.binding for phase in result.reviews[0].phases} == {"unknown"}
     assert "KV524" in [finding.code for finding in start.findings]
+
+
+def test_retractions_before_the_first_batch_line_are_a_storm_at_its_beginning(tmp_path):
+    """An excerpt can begin with them: they are neither an internal fault nor a storm at the end of ten quiet minutes."""
+    retract = (
+        "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 1000, #new_token_ratio: 0.5 -> 0.8"
+    )
+    decode = "Decode batch, #running-req: 5, #token: 1000, token usage: 0.10, cuda graph: True, gen throughput (token/s): 400.00, #queue-req: 0"  # noqa: E501
+    lines = [f"[2026-01-05 10:00:0{second} TP0] {retract}\n" for second in range(4)]
+    lines += [f"[2026-01-05 10:{minute:02}:30 TP0] {decode}\n" for minute in range(1, 11)]
+    log = tmp_path / "server.log"
+    log.write_text("".join(lines), encoding="utf-8")
+    (review,) = postmortem([str(log)]).reviews
+    assert review.phases[0].kind == "storm"
+    assert review.phases[0].retracted == 4
+    assert all(phase.kind == "steady" and not phase.retracted for phase in review.phases[1:])

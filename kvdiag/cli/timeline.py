@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from kvdiag.cli.output import expand
 from kvdiag.errors import ExitCode
@@ -17,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the timeline of the logs to one file."""
+    from kvdiag.reports.safe import safe
     from kvdiag.rows.export import export
 
-    export(expand(arguments.logs), arguments.output, strict=arguments.strict)
+    for seen in export(expand(arguments.logs), arguments.output, strict=arguments.strict):
+        if seen.unread:
+            print(f"kvdiag: not all of {safe(seen.path)} was read: {safe(seen.unread)}", file=sys.stderr)
     return ExitCode.DONE

@@ -41,11 +41,12 @@ def review(item: StartDiagnosis, rows: Rows, retractions: list[tuple[str, int]])
     if not len(timed):
         return _untimed(samples, retractions)
     origin = _EPOCH + timedelta(milliseconds=int(timed.rows.stamps.min()))
-    told = sorted((second, count) for when, count in retractions if (second := _since(origin, when)) is not None)
+    end = float(timed.seconds[-1])
+    told = sorted((_within(second, end), count) for when, count in retractions if (second := _since(origin, when)) is not None)
     events = np.array(told, np.float64).reshape(-1, 2)
     found = stretches(timed, events[:, 0].tolist())
     phases = tuple(_phase(each, span, timed, events, origin) for each, span in zip(found, spans(found), strict=True))
-    last = origin + timedelta(seconds=float(timed.seconds[-1]))
+    last = origin + timedelta(seconds=end)
     found_review = _review(samples, phases, retractions, (origin, last), _curve(timed, origin))
     return found_review if back is None else replace(found_review, note=_of_the_clock(rows, back, put=not retractions))
 
@@ -58,6 +59,11 @@ def _of_the_clock(rows: Rows, back: int, *, put: bool) -> str:
 
 
 _EPOCH = datetime(1970, 1, 1)
+
+
+def _within(second: float, end: float) -> float:
+    """The nearest moment of which there are batch lines: an excerpt can begin with retractions, or end with them."""
+    return min(max(second, 0.0), end)
 
 
 def _since(origin: datetime, when: str) -> float | None:

@@ -38,3 +38,11 @@ class Input:
     undecodable: int = 0
     truncated: str = ""
     recoded: bool = False
+
+    @property
+    def unread(self) -> str:
+        """What of the input was not read, and why; empty where all was."""
+        found = [self.truncated] if self.truncated else []
+        if self.long_lines:
+            found.append(f"{self.long_lines:,} lines are longer than 1 MiB, and only the first MiB of each was read")
+        return "; ".join(found)

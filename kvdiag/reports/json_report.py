@@ -22,7 +22,7 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "schema": "kvdiag.explain/1",
         "inputs": [
-            {"path": safe(i.path), "lines": i.lines, "bytes": i.bytes, "matched": i.matched, "truncated": i.truncated or None}
+            {"path": safe(i.path), "lines": i.lines, "bytes": i.bytes, "matched": i.matched, "truncated": i.unread or None}
             for i in diagnosis.inputs
         ],
         "starts": [_start(start) for start in diagnosis.starts],

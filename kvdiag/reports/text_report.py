@@ -257,6 +257,9 @@ def limits(item: StartDiagnosis) -> str:
 
 def footer(diagnosis: Diagnosis, paint: Paint) -> Iterator[str]:
     """What was read, and where to go on."""
+    for item in diagnosis.inputs:
+        if item.unread:
+            yield from paint.wrap(f"Not all of {safe(item.path)} was read: {safe(item.unread)}.")
     yield from paint.wrap(_counts(diagnosis), dim=True)
     codes = [finding.code for item in diagnosis.starts for finding in item.findings]
     if codes:

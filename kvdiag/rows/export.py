@@ -13,8 +13,8 @@ from kvdiag.rows.read import tables
 from kvdiag.rows.write import write
 
 
-def export(paths: list[str], output: str, *, strict: bool = False) -> int:
-    """Writes the timeline of the logs at `paths` to `output`; gives the number of rows.
+def export(paths: list[str], output: str, *, strict: bool = False) -> list[Input]:
+    """Writes the timeline of the logs at `paths` to `output`; gives what was read of each.
 
     Raises NotSglangError, and writes nothing, where no line of any log is a scheduler line.
     """
@@ -31,4 +31,5 @@ def export(paths: list[str], output: str, *, strict: bool = False) -> int:
             lines = sum(seen.lines for seen in inputs)
             raise NotSglangError(f"{paths[0]}: no scheduler line in {lines:,} lines; is it the server's log?")
 
-    return write(each(), output)
+    write(each(), output)
+    return inputs
