@@ -28,6 +28,8 @@ _WHOLE = r"(?:0|[1-9]\d*)"
 """Digits as printed; with a nought before others they are the ends of two numbers."""
 _END = r"(?=,? *$|, |\.(?: |$)| {2,}| <)"
 _GROUPED = r"[+-]?\d{1,3}(?:[,_\u202f]\d{3})+(?!\d)"
+_LAST = ""
+"""What "follows" a value with which a line can end."""
 _SHARED = 4
 """Letters that the rest of a damaged line must have in common with the label that follows in the template."""
 _LEAST_SHARED = 9
@@ -64,19 +66,22 @@ def _certain(family: str, label: _Label, message: str, end: int, *, cut: bool) -
     """Whether nothing of the value can have been lost: a hole in the line shows in what follows it."""
     rest = message[end:].rstrip()
     if rest in ("", ",", "."):
+        if family in _EVERY_FIELD and _LAST not in label.after and not cut:
+            return False
         return not cut or DECIMALS.fullmatch(label.kind) is not None
     shortened = not cut or rest.startswith(("  ", " <")) or rest.lstrip(", ").startswith(_ELISIONS)
     if shortened and family not in _EVERY_FIELD:
         return True
     rest = rest.lstrip(",. ")
-    return any(rest.startswith(name[:_SHARED] if len(rest) >= _SHARED else name[: len(rest)]) for name in label.after)
+    names = [name for name in label.after if name != _LAST]
+    return any(rest.startswith(name[:_SHARED] if len(rest) >= _SHARED else name[: len(rest)]) for name in names)
 
 
 @lru_cache(maxsize=32)
 def _labels(family: str) -> tuple[_Label, ...]:
     following: dict[tuple[str, str], set[str]] = {}
     for variant in formats().variants_of(family):
-        _follow(variant.sequence, frozenset(), following)
+        _follow(variant.sequence, frozenset({_LAST}), following)
     return tuple(
         _Label(name, kind, _pattern(family, name, kind), tuple(sorted(after)))
         for (name, kind), after in following.items()
