@@ -201,7 +201,8 @@ def children(marker):
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_control_c_leaves_no_process_of_a_fleet_and_no_half_written_report(tmp_path):
+@pytest.mark.parametrize(("number_sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_end_from_outside_leaves_no_process_of_a_fleet_and_no_half_written_report(tmp_path, number_sent, code):
     logs = tmp_path / "logs"
     logs.mkdir()
     for number in range(200):
@@ -213,9 +214,9 @@ def test_control_c_leaves_no_process_of_a_fleet_and_no_half_written_report(tmp_p
     until = time.monotonic() + 30
     while len(children(marker)) < 3 and time.monotonic() < until:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number_sent)
     _, error = process.communicate(timeout=60)
-    assert (process.returncode in (0, 130), error) == (True, "")
+    assert (process.returncode in (0, code), error) == (True, "")
     until = time.monotonic() + 20
     while children(marker) and time.monotonic() < until:
         time.sleep(0.1)

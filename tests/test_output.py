@@ -103,6 +103,23 @@ def test_control_c_while_reading_leaves_no_file_and_no_traceback(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never-ends"]
 
 
+def test_sigterm_while_reading_leaves_no_file_and_no_traceback(tmp_path):
+    target = tmp_path / "rows.csv"
+    command = [sys.executable, "-m", "kvdiag", "timeline", "-", "-o", str(target)]
+    line = b"[2025-01-15 10:00:01 TP0] Decode batch. #running-req: 3, #token: 20, token usage: 0.10, "
+    line += b"gen throughput (token/s): 5.00, #queue-req: 0\n"
+    with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        until = time.monotonic() + 30
+        while not list(tmp_path.iterdir()) and time.monotonic() < until:
+            process.stdin.write(line * 20_000)
+        assert list(tmp_path.iterdir())
+        process.send_signal(signal.SIGTERM)
+        error = process.stderr.read()
+        assert process.wait(20) == 143
+    assert b"Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_formula_gets_each_value_behind_its_whole_name():
     """The term "gpu" is no part of "available_gpu_memory", nor "layers" of "full_layers"."""
     plain = _explained("fixtures/scenarios/kimi-k2.5-f0.88/server.log")

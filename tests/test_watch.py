@@ -195,6 +195,25 @@ def test_a_fast_log_is_kept_up_with_and_events_are_told(tmp_path):
     assert rest
 
 
+def test_sigterm_keeps_how_far_was_read_so_that_the_next_run_tells_nothing_twice(tmp_path):
+    log, state = tmp_path / "log", tmp_path / "state"
+    log.write_bytes(REAL.read_bytes())
+    command = [sys.executable, "-m", "kvdiag", "watch", str(log), "--no-live", "--state", str(state)]
+    first = []
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+            first.append(process.stdout.readline())
+            process.send_signal(signal.SIGTERM)
+            assert "What happened over time" in process.stdout.read()
+        assert process.returncode == 0
+        with log.open("ab") as file:
+            file.write(
+                b"[2025-06-15 23:59:58 TP0] Decode out of memory happened. #retracted_reqs: 2, #new_token_ratio: 0.5 -> 0.9\n"
+            )
+    assert "23:59:58 TP0 retraction" not in first[0]
+    assert "23:59:58 TP0 retraction" in first[1]
+
+
 def test_findings_are_told_as_they_arise_and_once(tmp_path):
     log = tmp_path / "server.log"
     lines = REAL.read_text(encoding="utf-8").splitlines(keepends=True)

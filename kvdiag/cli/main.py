@@ -34,6 +34,12 @@ COMMANDS = {
 
 INTERRUPTED = 130
 """What shells report for a process ended by Ctrl-C."""
+TERMINATED = 143
+"""What shells report for a process ended by SIGTERM."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, by which service managers and pods end a process: what Ctrl-C keeps and clears away, it does too."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -42,6 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no matrix is multiplied here, but its threads would wait for one
     given = sys.argv[1:] if arguments is None else arguments
     try:
+        if arguments is None and given[:1] != ["explain"]:  # which keeps nothing, and whose start is not to wait for an import
+            _heed_termination()
         sys.exit(_run(given))
     except KvdiagError as error:
         _say(str(error))
@@ -54,14 +62,24 @@ def main(arguments: list[str] | None = None) -> None:
 
         discard_stdout()
         sys.exit(ExitCode.DONE)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED)
     except Exception as error:
         _say(_fault(error))
         sys.exit(ExitCode.INTERNAL)
     finally:
         if arguments is None:
             _leave_all_to_the_system()
+
+
+def _heed_termination() -> None:
+    import signal
+
+    def end(_number: int, _frame: object) -> None:
+        raise _Terminated
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 def _leave_all_to_the_system() -> None:

@@ -120,23 +120,26 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C waits meanwhile: a pool that is half made cannot be closed.
+    """Ctrl-C and SIGTERM wait meanwhile: a pool that is half made cannot be closed.
 
-    Workers begun in it never see the signal, which a terminal sends to all; they end with the pool.
+    Workers begun in it never see Ctrl-C, which a terminal sends to all; they end with the pool, which ends them by SIGTERM
+    where it breaks.
     """
     if current_thread() is not main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))  # any thread may be the one that gets it
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, lambda number, _: came.append(number)) for each in numbers]  # any thread may get them
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        raise KeyboardInterrupt
+        for each, handler in zip(numbers, before, strict=True):
+            signal.signal(each, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 def _alone(source: Source) -> Summary:
