@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen
 from kvdiag.gate.model import Drift, Snapshot
+from kvdiag.gate.pair import Change, Pair
 from kvdiag.gate.words import changed_arguments
 from kvdiag.quantity import Interval
-
-if TYPE_CHECKING:
-    from kvdiag.gate.numbers import Change, Pair
 
 _AFTER = ("memory_after_pool", "memory_before_graphs", "memory_after_graphs", "memory_after_start")
 _ZERO = Interval.of(0, unit="bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvdiag.frozen import frozen, replace
+from kvdiag.frozen import replace
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.causes import cell_reason
 from kvdiag.gate.codes import meaning_of
@@ -12,45 +12,10 @@ from kvdiag.gate.consequences import follows, told_by_argument
 from kvdiag.gate.decompose import decompose
 from kvdiag.gate.model import Drift, Snapshot, Stated
 from kvdiag.gate.noise import SHARED, noise_of
+from kvdiag.gate.pair import Change, Pair
 from kvdiag.gate.ranks import match_ranks
 from kvdiag.gate.words import SPECULATION, amount, changed_arguments, known_differences, places, releases_differ
 from kvdiag.quantity import Interval
-
-
-@frozen
-class Change:
-    """A number that some ranks state otherwise in the second log."""
-
-    name: str
-    role: str | None
-    ranks: tuple[str, ...]
-    before: Stated
-    after: Stated
-
-    @property
-    def intervals(self) -> tuple[Interval, Interval] | None:
-        """Both values where both are numbers of one unit."""
-        a, b = self.before.value, self.after.value
-        return (a, b) if isinstance(a, Interval) and isinstance(b, Interval) and a.unit == b.unit else None
-
-
-@frozen
-class Pair:
-    """Two snapshots with their budgets and all their changes: what the reasons are found in."""
-
-    before: Snapshot
-    after: Snapshot
-    a: Budget | None
-    b: Budget | None
-    changes: tuple[Change, ...]
-    ranks: dict[str, str]
-
-    def changed(self, name: str, rank: str | None = None) -> Change | None:
-        """The change of a number of the target on a rank (any rank by default)."""
-        for change in self.changes:
-            if change.name == name and change.role != "draft" and (rank is None or rank in change.ranks):
-                return change
-        return None
 
 
 def compare_numbers(before: Snapshot, after: Snapshot) -> list[Drift]:
