@@ -242,3 +242,10 @@ def test_a_link_that_leads_nowhere_among_named_logs_is_a_row(tmp_path):
     assert [source.fault is None for source in find_sources([str(REAL), str(tmp_path / "nowhere.log")])].count(False) == 1
     with pytest.raises(InputError, match="cannot be read"):
         find_sources([str(tmp_path / "gone")])
+
+
+def test_a_finding_of_many_servers_is_named_without_the_numbers_of_one():
+    log = FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log"
+    titles = summarise(Source(str(log), "k")).get("titles")
+    assert titles
+    assert not [title for title in titles.values() if re.search(r"\d[\d,.]*\d", title)]

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kvdiag.checks import StartDiagnosis
+from kvdiag.checks.findings import rules
 from kvdiag.errors import KvdiagError
 from kvdiag.fleet.activity import Activity
 from kvdiag.fleet.sources import Source, local_copy, shown_url
@@ -38,7 +39,8 @@ def _read(path: str) -> dict[str, Any]:
     start = item.start
     capacity = _whole(start, "max_total_num_tokens")
     findings = Counter(finding.code for each in diagnosis.starts for finding in each.findings)
-    titles = {finding.code: finding.title for each in diagnosis.starts for finding in each.findings}
+    names = {rule.code: rule.name.replace("-", " ") for rule in rules()}
+    titles = {finding.code: names.get(finding.code, finding.title) for each in diagnosis.starts for finding in each.findings}
     return {
         "lines": diagnosis.inputs[0].lines,
         "bytes": diagnosis.inputs[0].bytes,
