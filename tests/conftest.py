@@ -40,3 +40,27 @@ def kvdiag(tmp_path: Path):
         )
 
     return run
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An index of source trees of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the small source tree, to be edited."""
+    from tests.source_trees import copied
+
+    return copied(tmp_path)
+
+
+@pytest.fixture
+def parsed():
+    """The small source tree, parsed."""
+    from kvdiag.source import open_tree
+    from kvdiag.source.parsed import Parsed
+    from tests.source_trees import TREE
+
+    return Parsed(open_tree(str(TREE)))

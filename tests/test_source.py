@@ -20,17 +20,9 @@ from kvdiag.source.find_line import find_line
 from kvdiag.source.parsed import Parsed
 from tests.conftest import SHARED
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 TREE = Path(__file__).parent / "data" / "tree"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def parsed():
-    return Parsed(open_tree(str(TREE)))
 
 
 def steps(path, name):

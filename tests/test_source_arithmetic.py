@@ -19,17 +19,9 @@ from kvdiag.source.parsed import Parsed
 from kvdiag.source.running import follow
 from kvdiag.source.syntax import find, parse
 from tests.conftest import FIXTURES
-from tests.source_trees import LOG, SIZING, TREE, copied, edit
+from tests.source_trees import LOG, SIZING, TREE, edit
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return copied(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def check(diagnosis, name):

@@ -9,15 +9,7 @@ from kvdiag.source.answer import changes_answer
 from kvdiag.source.syntax import condition, find, of_types, parse
 from tests.source_trees import SIZING, TREE, copied, edit
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return copied(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_changes_name_what_came_into_an_expression_and_what_moved(tree):

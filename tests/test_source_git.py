@@ -11,17 +11,9 @@ import pytest
 from kvdiag.errors import InputError
 from kvdiag.source import code_path, open_against, open_tree, path_changes
 from tests.conftest import FIXTURES
-from tests.source_trees import SIZING, copied, edit, git
+from tests.source_trees import SIZING, edit, git
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return copied(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

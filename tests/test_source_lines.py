@@ -14,15 +14,7 @@ from kvdiag.source.parsed import Parsed
 from kvdiag.source.template import shown
 from tests.source_trees import TREE
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def parsed():
-    return Parsed(open_tree(str(TREE)))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 LINES = [

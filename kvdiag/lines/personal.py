@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 Word = Callable[[str, str], str]
 """Gives the word that stands for an original of a kind (``key``, ``mail``, ``host``, ``address``, ``path``)."""
@@ -105,7 +105,7 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
 def replaced(text: str, word: Word) -> str:
     """`text` with what `word` gives in place of each original; a list of places is as short as the text."""
     for kind, pattern in _patterns():
-        text = pattern.sub(lambda found, kind=kind: _word(found, kind, word), text)  # type: ignore[misc]
+        text = pattern.sub(partial(_word, kind=kind, word=word), text)
     return text
 
 

@@ -36,7 +36,8 @@ class Mask:
         A report cuts and wraps texts and escapes what is in them, after which half a key looks like none: so what a
         report is made of is masked, not the report.
         """
-        return self._inside(value)  # type: ignore[no-any-return]
+        masked: _Value = self._inside(value)
+        return masked
 
     def _inside(self, value: Any) -> Any:
         if isinstance(value, str):

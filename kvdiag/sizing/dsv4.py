@@ -61,8 +61,9 @@ def bytes_per_full_token(demand: Dsv4Demand, release: Release) -> float:
     padded stride. From 0.5.15 the ratio-128 state is a fixed amount instead.
     """
     ratios = demand.ratios(release)
-    make = _padded if since(release, "0.5.21") else _unpadded
-    price = make(demand, len(ratios), ratios.count(4), ratios.count(128), release)
+    every, fours, many = len(ratios), ratios.count(4), ratios.count(128)
+    padded = since(release, "0.5.21")
+    price = _padded(demand, every, fours, many) if padded else _unpadded(demand, every, fours, many, release)
     return price * ((len(ratios) + 1) / len(ratios)) if demand.speculative else price
 
 
@@ -85,7 +86,7 @@ def _unpadded(demand: Dsv4Demand, every: int, fours: int, many: int, release: Re
     )
 
 
-def _padded(demand: Dsv4Demand, every: int, fours: int, many: int, release: Release) -> float:  # noqa: ARG001
+def _padded(demand: Dsv4Demand, every: int, fours: int, many: int) -> float:
     shape, page = demand.shape, demand.page
     index = shape.index_dim + shape.index_dim // 128 * 4
     head = shape.nope_dim + shape.rope_dim
