@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.source.statements import assignments
 from kvdiag.source.strings import Resolve, template_of, value
-from kvdiag.source.syntax import of_types, scope_of, text
+from kvdiag.source.syntax import of_types, required, scope_of, text
 from kvdiag.source.template import SEPARATOR, Choice, Hole, Template, has_literal, joined
 
 if TYPE_CHECKING:
@@ -83,18 +83,15 @@ class Assembler:
         return held
 
     def _branches(self, statement: Node, name: str, use: Node, held: Template, depth: int) -> Template:
-        consequence = statement.child_by_field_name("consequence")
-        blocks = [consequence, *statement.children_by_field_name("alternative")]
+        blocks = [required(statement, "consequence"), *statement.children_by_field_name("alternative")]
         outcomes: list[Template] = []
         for block in blocks:
-            if block is None:
-                continue
             inner = block.child_by_field_name("consequence") or block.child_by_field_name("body") or block
             outcome = self._run(inner.children, name, use, (_BEFORE,), depth)
             if block.start_byte <= use.start_byte < block.end_byte:
                 return _replayed(outcome, held)
             outcomes.append(outcome)
-        if not any(block is not None and block.type == "else_clause" for block in blocks):
+        if not any(block.type == "else_clause" for block in blocks):
             outcomes.append((_BEFORE,))
         return _either(outcomes, held)
 
@@ -104,11 +101,10 @@ class Assembler:
             right = node.child_by_field_name("right")
             return self._value(right, depth) if right is not None else held
         if node.type == "augmented_assignment" and text(node.child_by_field_name("left")) == name:
-            right = node.child_by_field_name("right")
-            return joined((*held, *self._added(right, held, depth))) if right is not None else held
+            return joined((*held, *self._added(required(node, "right"), held, depth)))
         if node.type == "call":
-            function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            if function is not None and arguments is not None and function.type == "attribute":
+            function, arguments = required(node, "function"), required(node, "arguments")
+            if function.type == "attribute":
                 method = text(function.child_by_field_name("attribute"))
                 if text(function.child_by_field_name("object")) == name and method in _GROWS and arguments.named_child_count:
                     between = () if method == "write" else (SEPARATOR,)
@@ -138,13 +134,12 @@ def _body(scope: Node) -> list[Node]:
 def _names_of_texts(scope: Node) -> Iterable[str]:
     for node in of_types(scope, ("assignment", "augmented_assignment", "call")):
         if node.type == "call":
-            function = node.child_by_field_name("function")
-            grows = function is not None and text(function.child_by_field_name("attribute")) in _GROWS
-            if function is not None and grows and _holds_text(node):
+            function = required(node, "function")
+            if text(function.child_by_field_name("attribute")) in _GROWS and _holds_text(node):
                 yield text(function.child_by_field_name("object"))
             continue
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is not None and right is not None and left.type == "identifier" and _holds_text(right):
+        left, right = required(node, "left"), node.child_by_field_name("right")
+        if right is not None and left.type == "identifier" and _holds_text(right):
             yield text(left)
 
 

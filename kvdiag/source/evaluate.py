@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
-from kvdiag.source.syntax import one_line, text
+from kvdiag.source.syntax import one_line, required, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -107,16 +107,12 @@ def _inner(evaluator: Evaluator, node: Node, depth: int) -> Value:
 
 
 def _unary(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    argument = node.child_by_field_name("argument")
-    value = evaluator.value(argument, depth) if argument is not None else Unknown("nothing to negate")
+    value = evaluator.value(required(node, "argument"), depth)
     return -value if isinstance(value, Interval) and text(node).startswith("-") else value
 
 
 def _binary(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if left is None or right is None:
-        return Unknown("half an expression")
-    first, second = evaluator.value(left, depth), evaluator.value(right, depth)
+    first, second = evaluator.value(required(node, "left"), depth), evaluator.value(required(node, "right"), depth)
     for value in (first, second):
         if isinstance(value, Unknown):
             return value
@@ -170,15 +166,12 @@ def _conditional(evaluator: Evaluator, node: Node, depth: int) -> Value:
 
 
 def _boolean(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if left is None or right is None:
-        return Unknown("half a condition")
-    is_or = text(node.child_by_field_name("operator")) == "or"
-    first = evaluator.value(left, depth)
+    is_or = text(required(node, "operator")) == "or"
+    first = evaluator.value(required(node, "left"), depth)
     holds = _truth(first)
     if holds is is_or:
         return first
-    second = evaluator.value(right, depth)
+    second = evaluator.value(required(node, "right"), depth)
     if holds is not None:
         return second
     # What is not known on the left does not matter where the right side alone decides.
@@ -186,8 +179,8 @@ def _boolean(evaluator: Evaluator, node: Node, depth: int) -> Value:
 
 
 def _not(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    argument = node.child_by_field_name("argument")
-    holds = evaluator.truth(argument, depth) if argument is not None else None
+    argument = required(node, "argument")
+    holds = evaluator.truth(argument, depth)
     return Unknown(f"whether {one_line(argument)[:80]} is not known") if holds is None else not holds
 
 
@@ -223,17 +216,12 @@ def _compared(sign: str, first: Interval, second: Interval) -> bool | None:
 
 
 def _call(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    function, arguments = required(node, "function"), required(node, "arguments")
     name = text(function).rpartition(".")[2]
     for told in (f"{text(function)}()", f"{name}()"):
         if told in evaluator.known:
             return evaluator.known[told]
-    if (
-        function is None
-        or arguments is None
-        or function.type != "identifier"
-        or name not in ("int", "float", "min", "max", "abs")
-    ):
+    if function.type != "identifier" or name not in _BUILTINS:
         found = evaluator.called(node, evaluator) if evaluator.called else None
         return found if found is not None else Unknown(f"what {one_line(node)[:80]} gives is not known")
     values = [evaluator.value(child, depth) for child in arguments.named_children if child.type != "comment"]
@@ -273,9 +261,8 @@ _BUILTINS: dict[str, Callable[[list[Interval]], Interval]] = {
 
 
 def _walrus(evaluator: Evaluator, node: Node, depth: int) -> Value:
-    name, right = node.child_by_field_name("name"), node.child_by_field_name("value")
-    value = evaluator.value(right, depth) if right is not None else Unknown("nothing assigned")
-    evaluator.local[text(name)] = value
+    value = evaluator.value(required(node, "value"), depth)
+    evaluator.local[text(required(node, "name"))] = value
     return value
 
 

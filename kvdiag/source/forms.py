@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvdiag.source.syntax import condition, definitions, of_types, one_line, text
+from kvdiag.source.syntax import condition, definitions, of_types, one_line, required, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -80,13 +80,12 @@ def own_names(scope: Node) -> Mapping[str, tuple[Node, ...]]:
     names: dict[str, list[Node]] = {}
     if scope.type != "function_definition":
         return {}
-    parameters = scope.child_by_field_name("parameters")
-    for node in parameters.named_children if parameters is not None else ():
+    for node in required(scope, "parameters").named_children:
         names.setdefault(text(next(of_types(node, ("identifier",)), None)), []).append(node)
     for node in of_types(scope, GIVING):
-        left = node.child_by_field_name("name" if node.type == "named_expression" else "left")
-        for part in of_types(left, ("identifier",)) if left is not None and left.type not in ("attribute", "subscript") else ():
-            names.setdefault(text(part), []).append(node)
+        left = required(node, "name" if node.type == "named_expression" else "left")
+        for found in of_types(left, ("identifier",)) if left.type not in ("attribute", "subscript") else ():
+            names.setdefault(text(found), []).append(node)
     return {name: tuple(nodes) for name, nodes in names.items()}
 
 
@@ -105,8 +104,7 @@ def renamed_variables(before: Node, after: Node, names: Names) -> dict[str, str]
 
 
 def _values(scope: Node, nodes: tuple[Node, ...], names: Names) -> list[str]:
-    parameters = scope.child_by_field_name("parameters")
-    places = [node.id for node in parameters.named_children] if parameters is not None else []
+    places = [node.id for node in required(scope, "parameters").named_children]
     return [
         f"parameter {places.index(node.id)}"
         if node.id in places

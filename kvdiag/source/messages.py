@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvdiag.frozen import frozen
 from kvdiag.source.assembly import Assembler
 from kvdiag.source.strings import Resolve, percent, template_of, value
-from kvdiag.source.syntax import enclosing, end_line, line, named, scope_of, text
+from kvdiag.source.syntax import enclosing, end_line, line, named, required, scope_of, text
 from kvdiag.source.template import Choice, Hole, Template, joined, separated
 
 if TYPE_CHECKING:
@@ -73,12 +73,11 @@ def _printing(place: Node) -> Iterator[Node]:
         if parent.type in _TEXTUAL or (parent.type in ("argument_list", "attribute", "call") and _keeps_text(parent)):
             outermost = parent if parent.type in _TEXTUAL or parent.type == "call" else outermost
         if parent.type in ("assignment", "augmented_assignment"):
-            yield from _prints_of(parent.child_by_field_name("left"))
+            yield from _prints_of(required(parent, "left"))
             yield outermost
             return
         if parent.type == "call" and _grows(parent):
-            function = parent.child_by_field_name("function")
-            yield from _prints_of(function.child_by_field_name("object") if function is not None else None)
+            yield from _prints_of(required(required(parent, "function"), "object"))
             yield outermost
             return
         if parent.type == "return_statement" and current.type == "list":
@@ -100,7 +99,8 @@ def _keeps_text(node: Node) -> bool:
 
 
 def _grows(call: Node) -> bool:
-    return text(call.child_by_field_name("function")).rpartition(".")[2] in ("append", "extend", "write")
+    function = required(call, "function")
+    return function.type == "attribute" and text(required(function, "attribute")) in ("append", "extend", "write")
 
 
 def _is_log(call: Node) -> bool:
@@ -112,9 +112,9 @@ def _is_log(call: Node) -> bool:
     return bool(words & _LEVELS) or name.startswith(("log", "print", "warn")) or name.endswith(("log", "exit", "print"))
 
 
-def _prints_of(target: Node | None) -> Iterator[Node]:
+def _prints_of(target: Node) -> Iterator[Node]:
     """The prints, raises and returns of the function that mention the name `target`."""
-    if target is None or target.type != "identifier":
+    if target.type != "identifier":
         return
     scope, seen = scope_of(target), set()
     for use in named(scope, text(target)):
@@ -160,16 +160,13 @@ def _messages(node: Node, file: str, assembler: Assembler) -> Iterator[Message]:
 
 
 def _logged(call: Node, resolve: Resolve) -> Template | None:
-    arguments = call.child_by_field_name("arguments")
-    given = (
-        [child for child in arguments.named_children if child.type not in ("comment", "keyword_argument")] if arguments else []
-    )
+    given = [child for child in required(call, "arguments").named_children if child.type not in ("comment", "keyword_argument")]
     for index, node in enumerate(given):
         template = template_of(node, resolve)
         if template is None:
             continue
         if text(call.child_by_field_name("function")).rpartition(".")[2] == "print":
-            rest = [part for other in given[index + 1 :] for part in (" ", *value(other, resolve, 0))]
+            rest = [piece for other in given[index + 1 :] for piece in (" ", *value(other, resolve, 0))]
             return (*template, *rest)
         return percent(template, given[index + 1 :], resolve) if given[index + 1 :] else template
     return None
@@ -177,8 +174,7 @@ def _logged(call: Node, resolve: Resolve) -> Template | None:
 
 def _raised(node: Node, resolve: Resolve) -> Template | None:
     for call in node.named_children:
-        arguments = call.child_by_field_name("arguments") if call.type == "call" else None
-        for argument in arguments.named_children if arguments is not None else ():
+        for argument in required(call, "arguments").named_children if call.type == "call" else ():
             template = template_of(argument, resolve)
             if template is not None:
                 return template

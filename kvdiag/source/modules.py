@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvdiag.source.parsed import Parsed
-from kvdiag.source.syntax import named, parse, text
+from kvdiag.source.syntax import named, parse, required, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -133,8 +133,9 @@ def _top_level(root: Node) -> Iterator[tuple[str, Node]]:
             yield text(node.child_by_field_name("name")), node
         elif node.type == "expression_statement":
             for child in node.named_children:
-                left = child.child_by_field_name("left") if child.type in ("assignment", "augmented_assignment") else None
-                parts = left.named_children if left is not None and left.type in ("pattern_list", "tuple_pattern") else [left]
-                yield from ((text(part), child) for part in parts if part is not None and part.type == "identifier")
+                if child.type in ("assignment", "augmented_assignment"):
+                    left = required(child, "left")
+                    names = left.named_children if left.type in ("pattern_list", "tuple_pattern") else [left]
+                    yield from ((text(name), child) for name in names if name.type == "identifier")
         else:
             stack.extend(reversed(node.named_children))

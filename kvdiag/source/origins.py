@@ -9,7 +9,7 @@ from kvdiag.frozen import frozen, replace
 from kvdiag.source.parsed import Parsed
 from kvdiag.source.search import core_files, files_with
 from kvdiag.source.statements import assignments, element_of
-from kvdiag.source.syntax import MODULE, definitions, enclosing, line, named, of_types, one_line, scope_of, text
+from kvdiag.source.syntax import MODULE, definitions, enclosing, line, named, of_types, one_line, required, scope_of, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -138,22 +138,21 @@ def _references(file: str, expression: Node, element: int | None = None) -> Iter
         if expression.type in ("tuple", "expression_list"):
             parts = [node for node in expression.named_children if node.type != "comment"]
             expression = parts[element] if element < len(parts) else expression
-        function = expression.child_by_field_name("function") if expression.type == "call" else None
-        if function is not None:
+        if expression.type == "call":
+            function = required(expression, "function")
             yield _Reference(text(function), function.type == "attribute", True, expression, file, element)
             return
     stack = [expression]
     while stack:
         node = stack.pop()
         if node.type == "call":
-            function = node.child_by_field_name("function")
-            if function is not None and function.type in ("identifier", "attribute"):
+            function = required(node, "function")
+            if function.type in ("identifier", "attribute"):
                 name = text(function)
                 if ("c", name) not in seen:
                     seen.add(("c", name))
                     yield _Reference(name, function.type == "attribute", True, node, file)
-                arguments = node.child_by_field_name("arguments")
-                stack.extend(reversed(arguments.named_children if arguments is not None else []))
+                stack.extend(reversed(required(node, "arguments").named_children))
                 continue
         if node.type in ("identifier", "attribute"):
             name = text(node)
@@ -210,20 +209,14 @@ def _is_parameter(scope: Node, name: str) -> bool:
 def _given(root: Node, function: Node, name: str) -> Iterator[tuple[Node, Node]]:
     """What the calls of a function in its own file give for a parameter."""
     called = text(function.child_by_field_name("name"))
-    parameters = function.child_by_field_name("parameters")
-    names = [_parameter_name(node) for node in parameters.named_children] if parameters is not None else []
+    names = [_parameter_name(node) for node in required(function, "parameters").named_children]
     for call in _calls_of(root, called):
-        target = call.child_by_field_name("function")
-        arguments = call.child_by_field_name("arguments")
-        if target is None or arguments is None:
-            continue
-        offset = 1 if target.type == "attribute" and names[:1] in (["self"], ["cls"]) else 0
-        plain = [node for node in arguments.named_children if node.type != "comment"]
+        offset = 1 if required(call, "function").type == "attribute" and names[:1] in (["self"], ["cls"]) else 0
+        plain = [node for node in required(call, "arguments").named_children if node.type != "comment"]
         for index, node in enumerate(plain):
             if node.type == "keyword_argument":
-                given = node.child_by_field_name("value")
-                if text(node.child_by_field_name("name")) == name and given is not None:
-                    yield call, given
+                if text(required(node, "name")) == name:
+                    yield call, required(node, "value")
             elif index + offset < len(names) and names[index + offset] == name:
                 yield call, node
 
@@ -239,7 +232,7 @@ def _calls_of(root: Node, called: str) -> Iterator[Node]:
 
 
 def _parameter_name(node: Node) -> str:
-    names = [text(part) for part in of_types(node, ("identifier",))]
+    names = [text(found) for found in of_types(node, ("identifier",))]
     return names[0] if names else ""
 
 

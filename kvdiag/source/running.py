@@ -9,7 +9,7 @@ from kvdiag.quantity import Interval
 from kvdiag.source.calls import called_function
 from kvdiag.source.evaluate import OPERATORS, Evaluator, Known, Unknown, Value
 from kvdiag.source.parsed import Parsed
-from kvdiag.source.syntax import line, of_types, one_line, text
+from kvdiag.source.syntax import line, of_types, one_line, required, text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,9 +33,7 @@ def follow(function: Node, known: Known, depth: int = 0, parsed: Parsed | None =
     Calls are followed too, to a depth of `_DEEPEST`: into functions of the same file, with `parsed` into other files.
     """
     follower = _Follower(known, depth, parsed)
-    body = function.child_by_field_name("body")
-    if body is not None:
-        follower.block(body.children)
+    follower.block(required(function, "body").children)
     follower.found.local = dict(follower.evaluator.local)
     return follower.found
 
@@ -43,22 +41,19 @@ def follow(function: Node, known: Known, depth: int = 0, parsed: Parsed | None =
 def _called(call: Node, evaluator: Evaluator, depth: int, parsed: Parsed | None) -> Value:
     """What a call gives by following the one function of the file that has its name, with its arguments."""
     owner = text(call.child_by_field_name("function")).rpartition(".")[0]
-    arguments = call.child_by_field_name("arguments")
     function = called_function(call, parsed) if depth < _DEEPEST else None
-    if function is None or function.type != "function_definition" or arguments is None:
+    if function is None or function.type != "function_definition":
         return Unknown(f"what {one_line(call)[:80]} gives is not known")
-    listed = function.child_by_field_name("parameters")
-    parameters = [node for node in listed.named_children if node.type != "comment"] if listed is not None else []
+    parameters = [node for node in required(function, "parameters").named_children if node.type != "comment"]
     every = [text(next(of_types(node, ("identifier",)), None)) for node in parameters]
     defaults = ((name, node.child_by_field_name("value")) for name, node in zip(every, parameters, strict=True))
     given = {name: evaluator.value(value) for name, value in defaults if value is not None}
     names = every[1:] if owner and every[:1] in (["self"], ["cls"]) else every
-    for index, node in enumerate(node for node in arguments.named_children if node.type != "comment"):
-        named = node.child_by_field_name("name") if node.type == "keyword_argument" else None
-        value = node.child_by_field_name("value") if named is not None else node
-        key = text(named) if named is not None else names[index] if index < len(names) else ""
-        if value is not None and key:
-            given[key] = evaluator.value(value)
+    for index, node in enumerate(node for node in required(call, "arguments").named_children if node.type != "comment"):
+        if node.type == "keyword_argument":
+            given[text(required(node, "name"))] = evaluator.value(required(node, "value"))
+        elif index < len(names):
+            given[names[index]] = evaluator.value(node)
     # A parameter that is not known must not be taken for the number of the same name outside.
     known = {name: value for name, value in evaluator.known.items() if name not in every}
     known |= {name: value for name, value in given.items() if not isinstance(value, Unknown)}
@@ -81,8 +76,7 @@ class _Follower:
         elif statement.type == "if_statement":
             return self.branches(statement)
         elif statement.type in ("with_statement", "try_statement"):
-            body = statement.child_by_field_name("body")
-            return self.block(body.children) if body is not None else False
+            return self.block(required(statement, "body").children)
         elif statement.type in ("for_statement", "while_statement"):
             self.forget(statement, "is assigned in a loop")
         elif statement.type == "return_statement":
@@ -107,7 +101,7 @@ class _Follower:
             return
         name, last = text(left), text(left).rpartition(".")[2]
         if node.type == "augmented_assignment":
-            value = self.augmented(left, text(node.child_by_field_name("operator")), self.evaluator.value(right))
+            value = self.augmented(left, text(required(node, "operator")), self.evaluator.value(right))
         elif right.type == "call" and last in self.evaluator.known:
             # What was measured: the log tells it of this name, not of every call that measures.
             value = self.evaluator.known[last]
@@ -133,26 +127,26 @@ class _Follower:
         return value if isinstance(value, Unknown) else Unknown(f"{text(left)} before it is not known")
 
     def branches(self, statement: Node) -> bool:
-        tests = [(statement.child_by_field_name("condition"), statement.child_by_field_name("consequence"))]
-        for part in statement.children_by_field_name("alternative"):
-            body = part.child_by_field_name("consequence") or part.child_by_field_name("body")
-            tests.append((part.child_by_field_name("condition"), body))
+        tests: list[tuple[Node | None, Node]] = [(required(statement, "condition"), required(statement, "consequence"))]
+        for other in statement.children_by_field_name("alternative"):
+            test = other.child_by_field_name("condition")
+            tests.append((test, required(other, "body" if test is None else "consequence")))
         for index, (test, body) in enumerate(tests):
             holds = self.evaluator.truth(test) if test is not None else True
             if holds is None:
                 return self.undecided(statement, one_line(test), [body for _, body in tests[index:]])
             if holds:
-                return self.block(body.children) if body is not None else False
+                return self.block(body.children)
         return False
 
-    def undecided(self, statement: Node, condition: str, bodies: list[Node | None]) -> bool:
+    def undecided(self, statement: Node, condition: str, bodies: list[Node]) -> bool:
         """Follows every branch apart; what they leave different is not known afterwards."""
         before, certain = dict(self.evaluator.local), self.certain
         outcomes = [] if statement.children[-1].type == "else_clause" else [before]
         self.certain = False
         for body in bodies:
             self.evaluator.local = dict(before)
-            if body is not None and not self.block(body.children):
+            if not self.block(body.children):
                 outcomes.append(dict(self.evaluator.local))
         self.evaluator.local = _common(outcomes or [before], condition)
         self.certain = certain
@@ -160,8 +154,7 @@ class _Follower:
 
     def forget(self, node: Node, why: str) -> None:
         for assignment in of_types(node, ("assignment", "augmented_assignment")):
-            left = assignment.child_by_field_name("left")
-            for target in of_types(left, ("identifier",)) if left is not None else ():
+            for target in of_types(required(assignment, "left"), ("identifier",)):
                 self.evaluator.local[text(target)] = Unknown(f"{text(target)} {why}")
 
 

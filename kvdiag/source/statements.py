@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvdiag.errors import RuleError
 from kvdiag.frozen import frozen
-from kvdiag.source.syntax import of_types, text, walk
+from kvdiag.source.syntax import of_types, required, text, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,17 +47,12 @@ def assignments(scope: Node, name: str) -> Iterator[tuple[Node, Node]]:
     for node in of_types(scope, ("assignment", "augmented_assignment", "named_expression", "keyword_argument")):
         if node.type == "keyword_argument":
             if text(node.child_by_field_name("name")) == name and _declares(node):
-                yield node, _field(node, "value")
+                yield node, required(node, "value")
             continue
-        target = node.child_by_field_name("name" if node.type == "named_expression" else "left")
-        if target is not None and any(_is_name(part, name) for part in _targets(target)):
+        target = required(node, "name" if node.type == "named_expression" else "left")
+        if any(_is_name(found, name) for found in _targets(target)):
             value = node.child_by_field_name("value" if node.type == "named_expression" else "right")
             yield node, value if value is not None else node
-
-
-def _field(node: Node, name: str) -> Node:
-    found = node.child_by_field_name(name)
-    return found if found is not None else node
 
 
 def _declares(keyword: Node) -> bool:
@@ -73,13 +68,13 @@ def element_of(statement: Node, name: str) -> int | None:
     target = statement.child_by_field_name("left")
     if target is None or target.type not in ("pattern_list", "tuple_pattern", "list_pattern", "tuple"):
         return None
-    parts = [part for part in target.named_children if part.type != "comment"]
-    return next((index for index, part in enumerate(parts) if _is_name(part, name)), None)
+    parts = [child for child in target.named_children if child.type != "comment"]
+    return next((index for index, child in enumerate(parts) if _is_name(child, name)), None)
 
 
 def _targets(target: Node) -> list[Node]:
     if target.type in ("pattern_list", "tuple_pattern", "list_pattern", "tuple"):
-        return [part for child in target.named_children for part in _targets(child)]
+        return [found for child in target.named_children for found in _targets(child)]
     return [target]
 
 
@@ -116,7 +111,7 @@ def _log(scope: Node, selector: Selector) -> Iterator[Node]:
     for node in of_types(scope, _STRINGS):
         if node.parent is not None and node.parent.type == "concatenated_string":
             continue
-        written = "".join(text(part) for part in walk(node) if part.type == "string_content")
+        written = "".join(text(piece) for piece in walk(node) if piece.type == "string_content")
         if selector.name in written or selector.name in text(node):
             statement = _statement(node)
             if statement.id not in seen:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvdiag.source.syntax import one_line, text
+from kvdiag.source.syntax import one_line, required, text
 from kvdiag.source.template import Choice, Hole, Template, joined, separated, spaced
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def _unescaped(written: str) -> str:
 
 
 def _interpolation(node: Node, resolve: Resolve, depth: int) -> Template:
-    expression = node.child_by_field_name("expression")
-    if expression is None:
-        return (Hole(one_line(node)),)
+    expression = required(node, "expression")
     form = text(node.child_by_field_name("format_specifier")).lstrip(":")
     conversion = text(node.child_by_field_name("type_conversion"))
     named = any(child.type == "=" for child in node.children)
@@ -120,10 +118,7 @@ def _conditional(node: Node, resolve: Resolve, depth: int) -> Template | None:
 
 
 def _binary(node: Node, resolve: Resolve, depth: int) -> Template | None:
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if left is None or right is None:
-        return None
-    operator = text(node.child_by_field_name("operator"))
+    left, operator, right = required(node, "left"), text(required(node, "operator")), required(node, "right")
     if operator == "+":
         first, second = template_of(left, resolve, depth), template_of(right, resolve, depth)
         if first is None and second is None:
@@ -175,18 +170,13 @@ def percent(pattern: Template, values: list[Node], resolve: Resolve, depth: int 
 
 
 def _call(node: Node, resolve: Resolve, depth: int) -> Template | None:
-    function = node.child_by_field_name("function")
-    arguments = node.child_by_field_name("arguments")
-    if function is None or arguments is None:
-        return None
-    given = [child for child in arguments.named_children if child.type != "comment"]
+    function = required(node, "function")
+    given = [child for child in required(node, "arguments").named_children if child.type != "comment"]
     if function.type == "identifier" and text(function) in ("str", "repr") and len(given) == 1:
         return value(given[0], resolve, depth, "!r" if text(function) == "repr" else "")
     if function.type != "attribute":
         return resolve(node)
-    held, method = function.child_by_field_name("object"), text(function.child_by_field_name("attribute"))
-    if held is None:
-        return None
+    held, method = required(function, "object"), text(required(function, "attribute"))
     if method == "format":
         pattern = template_of(held, resolve, depth)
         return _braces(pattern, given, resolve, depth) if pattern is not None else None

@@ -56,6 +56,11 @@ def one_line(node: Node | None) -> str:
     return flat if len(flat) <= LONGEST_EXPRESSION else flat[:LONGEST_EXPRESSION] + " ..."
 
 
+def required(node: Node, field: str) -> Node:
+    """The part of a node that the grammar demands of its type; in damaged text too, which else gives another type of node."""
+    return node.children_by_field_name(field)[0]
+
+
 def line(node: Node) -> int:
     """The line a node begins on, counted from 1."""
     return int(node.start_point[0]) + 1
@@ -100,8 +105,7 @@ def definitions(root: Node) -> Iterator[tuple[str, Node]]:
         if node.type in _SCOPES:
             name = f"{prefix}.{text(node.child_by_field_name('name'))}".lstrip(".")
             yield name, node
-            body = node.child_by_field_name("body")
-            stack.extend((name, child) for child in reversed(body.children if body else []))
+            stack.extend((name, child) for child in reversed(required(node, "body").children))
         elif node.type not in ("expression_statement", "return_statement", "import_from_statement"):
             stack.extend((prefix, child) for child in reversed(node.children))
 
@@ -117,8 +121,8 @@ def find(root: Node, symbol: str) -> Node | None:
 
 
 def _named(scope: Node, name: str) -> Iterator[Node]:
-    body = scope.child_by_field_name("body") if scope.type in _SCOPES else scope
-    stack = list(reversed(body.children if body else []))
+    body = required(scope, "body") if scope.type in _SCOPES else scope
+    stack = list(reversed(body.children))
     while stack:
         node = stack.pop()
         if node.type in _SCOPES:
