@@ -65,6 +65,7 @@ class _Follower:
         self.evaluator = Evaluator(known, lambda call, evaluator: _called(call, evaluator, depth, parsed))
         self.found = Followed()
         self.certain = True
+        self.left = False  # whether a return may have run before
 
     def block(self, statements: list[Node]) -> bool:
         """Follows a block; True where it was left by a return or a raise."""
@@ -77,8 +78,9 @@ class _Follower:
             return self.branches(statement)
         elif statement.type in ("with_statement", "try_statement"):
             return self.block(required(statement, "body").children)
-        elif statement.type in ("for_statement", "while_statement"):
-            self.forget(statement, "is assigned in a loop")
+        elif statement.type in ("for_statement", "while_statement", "match_statement"):
+            self.forget(statement, "is assigned in a loop or match")
+            self.left = self.left or any(True for _ in of_types(statement, ("return_statement",)))
         elif statement.type == "return_statement":
             self.returns(statement)
         return statement.type in _ENDS
@@ -88,7 +90,8 @@ class _Follower:
         if statement.named_child_count:
             value = self.evaluator.value(statement.named_children[0])
         self.record(statement, value)
-        self.found.returned = value if self.certain else Unknown("it depends on conditions that are not known")
+        self.left = self.left or not self.certain
+        self.found.returned = Unknown("it depends on conditions that are not known") if self.left else value
 
     def simple(self, node: Node) -> None:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
