@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kvdiag
-from kvdiag.errors import CannotSizeError
+from kvdiag.errors import KvdiagError
 from kvdiag.releases import known_releases
 
 G = 2**30
@@ -86,7 +86,7 @@ def check(change):
     assert names.index(change.before) + 1 == names.index(change.after), "neighbouring releases"
     for release, wanted in ((change.before, change.old), (change.after, change.new)):
         if isinstance(wanted, Refused):
-            with pytest.raises(CannotSizeError, match=wanted.says):
+            with pytest.raises(KvdiagError, match=wanted.says):
                 sized(change, release)
             continue
         found = getattr(sized(change, release), change.number)

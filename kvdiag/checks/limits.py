@@ -103,13 +103,13 @@ def _capacity(inputs: CheckInputs) -> Interval | None:
 
 
 def _request_pool(inputs: CheckInputs, tokens: Interval) -> Interval:
-    """The pool a single request is held against: the smaller of the two under sliding windows up to 0.5.10."""
+    """The pool a single request is held against: the smaller of the two under sliding windows from 0.5.7 to 0.5.10."""
     window = _whole(inputs.start.find("swa_max_total_num_tokens"))
     releases = inputs.candidates()
-    if not window or not releases or releases[0] >= parse_release("0.5.11") or releases[-1] < parse_release("0.5.8"):
+    if not window or not releases or releases[0] >= parse_release("0.5.11") or releases[-1] < parse_release("0.5.7"):
         return tokens
     smaller = tokens.minimum(Interval.of(min(window), unit="tokens"))
-    return smaller if releases[-1] < parse_release("0.5.11") and releases[0] >= parse_release("0.5.8") else smaller.hull(tokens)
+    return smaller if releases[-1] < parse_release("0.5.11") and releases[0] >= parse_release("0.5.7") else smaller.hull(tokens)
 
 
 def _slots(inputs: CheckInputs) -> int | None:

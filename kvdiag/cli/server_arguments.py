@@ -51,6 +51,7 @@ _WORDS = {
     "swa_prefix_tails": "cached prefixes whose window stays (DeepSeek-V4)",
     "hybrid_kvcache_ratio": "Llama-4's share of window layers (0.4.9 to 0.5.7)",
     "disable_hybrid_swa_memory": "one pool for window and full layers",
+    "enable_hierarchical_cache": "a second tier of the cache in host memory",
     "mamba_ssm_dtype": "dtype of the states",
     "mamba_full_memory_ratio": "states' memory for one of the KV pool",
     "max_mamba_cache_size": "slots of the state pool",

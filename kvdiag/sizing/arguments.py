@@ -100,6 +100,7 @@ class ServerArguments:
     swa_prefix_tails: int | None = None
     hybrid_kvcache_ratio: float | None = None
     disable_hybrid_swa_memory: bool = False
+    enable_hierarchical_cache: bool = False
     mamba_ssm_dtype: str | None = None
     mamba_full_memory_ratio: float = 0.9
     max_mamba_cache_size: int | None = None

@@ -12,6 +12,7 @@ from kvdiag.releases import Release, parse_release
 MLA = "mla"
 DSA = "dsa"
 HYBRID_SWA = "hybrid_swa"
+HIERARCHICAL_PLAIN = "hierarchical_without_windows"
 MINIMAX_SPARSE = "minimax_sparse"
 MULTIMODAL = "multimodal"
 MAMBA_EXTRA_BUFFER = "mamba_extra_buffer"

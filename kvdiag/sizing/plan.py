@@ -10,12 +10,13 @@ from kvdiag.sizing import cells
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
 from kvdiag.sizing.dtypes import model_dtype
 from kvdiag.sizing.history import since
-from kvdiag.sizing.resolve import NARROW_RATIO, Settings
+from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.slots import SlotDemand
 from kvdiag.sizing.speculative import charged_cell, charged_dsa_cell
 from kvdiag.sizing.stages import stages
 from kvdiag.sizing.state import DEFAULT_STATE_RATIO, StateDemand, slots_per_request, state_bytes
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
+from kvdiag.sizing.windows import NARROW_RATIO
 
 
 @frozen

@@ -13,7 +13,6 @@ from kvdiag.sizing.fraction import aiter_share, default_fraction
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
     DSA,
-    HYBRID_SWA,
     MAMBA_EXTRA_BUFFER,
     MINIMAX_SPARSE,
     MLA,
@@ -23,22 +22,15 @@ from kvdiag.sizing.history import (
 )
 from kvdiag.sizing.pages import page_size
 from kvdiag.sizing.speculative import Speculation, speculation
-from kvdiag.sizing.swa import DEFAULT_RATIO
 from kvdiag.sizing.unruled import refuse_unruled
+from kvdiag.sizing.windows import shares_llama4, window_ratio, windows_kept
 
-_OWN_WINDOW_METHOD = (
-    "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM",
-    "Gemma3ForConditionalGeneration",
-    "Gemma3nForConditionalGeneration",
-)
 _TEXT_ONLY_BY_DEFAULT = {
     "Gemma3ForConditionalGeneration": "0.4.4.post2", "Llama4ForConditionalGeneration": "0.4.5.post1",
     "Step3VLForConditionalGeneration": "0.4.10", "InklingForConditionalGeneration": "0.5.16",
 }  # fmt: skip
 MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
 MANY_REQUESTS = 400
-NARROW_RATIO = 0.1
 
 
 @frozen
@@ -90,7 +82,7 @@ def resolve(
     fraction = arguments.mem_fraction_static
     if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
         fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
-    windows = _windows(geometry, arguments, release, device)
+    windows = windows_kept(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
     radix, extra, overlap = _radix(geometry, arguments, release, spec)
     asks_extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
@@ -110,7 +102,7 @@ def resolve(
         geometry.index is not None and is_mla and listed(DSA, geometry.architecture, release),
         _pools(geometry, arguments, release, windows),
         windows,
-        _ratio(geometry, arguments),
+        window_ratio(geometry, arguments, release),
         state,
         radix,
         extra,
@@ -207,45 +199,14 @@ def _requests(geometry: Geometry, arguments: ServerArguments, release: Release, 
     return 48 if since(release, "0.4.5") else 32
 
 
-def _windows(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> Windows | None:
-    """The model's windows where this release keeps a pool for them.
-
-    0.5.7 and newer go by a list, from 0.5.13 also by the config's own word; 0.4.9.post3 to 0.5.6 by a method of the model
-    class, which from 0.5.0rc0 the arguments switch off again for every class that has it.
-    """
-    windows, name = geometry.windows, geometry.architecture
-    if windows is None or arguments.disable_hybrid_swa_memory or geometry.compressed:
-        return None
-    if geometry.state is not None and geometry.state.family != "sconv":
-        return None
-    if since(release, "0.5.7"):
-        known = listed(HYBRID_SWA, name, release) or (windows.opted_in and since(release, "0.5.13"))
-        if not known or not windows.window_layers:
-            return None
-        trtllm = arguments.attention_backend == "trtllm_mha" or (device.is_blackwell and arguments.attention_backend is None)
-        return None if name == "GptOssForCausalLM" and trtllm and not since(release, "0.5.10rc0") else windows
-    by_method = since(release, "0.4.9.post3") and not since(release, "0.5.0rc0")
-    return windows if by_method and name in _OWN_WINDOW_METHOD else None
-
-
 def _pools(geometry: Geometry, arguments: ServerArguments, release: Release, windows: Windows | None) -> str:
     if geometry.compressed:
         return "dsv4"
     if geometry.sparse and since(release, "0.5.15"):
         return "minimax"
-    llama4 = geometry.architecture == "Llama4ForConditionalGeneration" and (arguments.hybrid_kvcache_ratio or 0) > 0
-    if llama4 and since(release, "0.4.9") and not since(release, "0.5.8"):
+    if shares_llama4(geometry, arguments, release, context_of(geometry, arguments, release)):
         return "llama4"
     return "windows" if windows is not None else "plain"
-
-
-def _ratio(geometry: Geometry, arguments: ServerArguments) -> float:
-    """``swa_full_tokens_ratio``: the user's, else the model's default; some classes take the general default as not given."""
-    narrow = geometry.compressed is not None or geometry.architecture.startswith("Inkling")
-    asked = arguments.swa_full_tokens_ratio
-    if asked is None or (narrow and asked == DEFAULT_RATIO):
-        return NARROW_RATIO if narrow else DEFAULT_RATIO
-    return asked
 
 
 def _radix(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> tuple[bool, bool, bool]:
