@@ -183,6 +183,8 @@ def test_what_is_reserved_for_images_is_read_not_guessed(reserved, tmp_path):
     start = explained(tmp_path, text, release="0.5.20")
     assert check(start, "bytes_per_token").recomputed.low == 57_344
     assert check(start, "max_total_num_tokens").verdict == "agree"
+    assert check(start, "mem_fraction_static").verdict == "agree"
+    assert rest in check(start, "rest_memory").recomputed
     assert (
         check(explained(tmp_path, with_capacity(text, count + 6000), release="0.5.20"), "max_total_num_tokens").verdict
         == "disagree"

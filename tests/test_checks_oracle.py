@@ -46,10 +46,13 @@ def log_of(row, tokens):
         arguments["kv_cache_dtype"] = canonical_dtype(extra["kv_cache_dtype"])
     listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     free, total = row["available_gpu_mem_gib"], row["pre_model_load_gib"]
+    reserved = free - total * (1 - row["mem_fraction_static"]) - extra.get("kv_budget_bytes", float("inf")) / 2**30
+    kept = f"Reserving {reserved:.2f} GB of the KV budget for post-sizing multimodal allocations (embedding cache)."
     lines = [
         f"server_args=ServerArgs(model_path='/m/{row['model']}', {listed})",
         f"Load weight begin. avail mem={total:.2f} GB",
         f"Load weight end. {elapsed}type=X, {dtype}avail mem={free:.2f} GB, mem usage={total - free:.2f} GB.",
+        *([kept] if reserved > 0.01 and not extra.get("max_mamba_cache_size") else []),
         *(text for text in extra.get("log_lines", ()) if "KV Cache is allocated" in text or "Mamba Cache" in text),
         f"max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
         f"max_running_requests={extra['max_running_requests']}, context_len={extra['context_len']}, available_gpu_mem=5.00 GB",

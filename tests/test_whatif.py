@@ -243,3 +243,43 @@ def test_a_budget_that_may_be_enough_is_not_called_a_server_that_would_not_start
     assert "may not start" in perhaps.missing[0]
     assert "would not start" in not_at_all.missing[0]
     assert not_at_all.numbers["rest_memory_bytes"].high < 0
+
+
+CPU = FIXTURES / "real" / "0.5.23-qwen3-memfrac005-nocap"
+
+
+def test_on_memory_that_others_share_the_prediction_starts_from_the_pool_that_was_made():
+    """The printed reading and the one that sizing used differ there by more than their digits."""
+    same, more = what_if(str(CPU / "server.log"), [{"mem_fraction_static": f} for f in (0.05, 0.06)], config=str(CPU))
+    assert same.max_total_num_tokens is not None
+    assert more.max_total_num_tokens is not None
+    assert same.max_total_num_tokens.low == same.max_total_num_tokens.high == 236_914
+    assert more.max_total_num_tokens.low > 236_914
+    assert any("about 16.90 GiB would be left after the start, where the log has 16.90 GiB" in note for note in same.notes)
+
+
+VISION = """\
+[2026-09-01 10:00:00] server_args=ServerArgs(model_path='Qwen/Qwen2.5-VL-7B-Instruct', dtype='auto', kv_cache_dtype='auto', \
+mem_fraction_static=0.8, max_running_requests=None, max_total_tokens=None, chunked_prefill_size=8192, page_size=1, tp_size=1, \
+pp_size=1, dp_size=1, device='cuda', attention_backend='fa3', enable_dp_attention=False)
+[2026-09-01 10:00:20] Load weight begin. avail mem=78.68 GB
+[2026-09-01 10:00:40] Load weight end. elapsed=20.11 s, type=Qwen2_5_VLForConditionalGeneration, avail mem=62.68 GB, \
+mem usage=16.00 GB.
+[2026-09-01 10:00:41] Reserving 1.00 GB of the KV budget for post-sizing multimodal allocations \
+(feature-transport pools + embedding cache).
+[2026-09-01 10:00:55] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=3439, context_len=128000, available_gpu_mem=12.00 GB
+"""
+
+
+def test_what_the_log_keeps_back_for_images_is_kept_back_after_the_change_too(tmp_path):
+    def capacity(fraction):
+        return int((62.68 - 78.68 * (1 - fraction) - 1.0) * 2**30) // 57_344
+
+    log = tmp_path / "vision.log"
+    log.write_text(VISION.format(tokens=capacity(0.8)))
+    less, more = what_if(str(log), [{"mem_fraction_static": f} for f in (0.7999, 0.9)], release="0.5.22")
+    assert capacity(0.7999) in less.max_total_num_tokens
+    assert less.max_total_num_tokens.high < capacity(0.8)
+    assert capacity(0.9) in more.max_total_num_tokens
+    assert more.max_total_num_tokens.high - more.max_total_num_tokens.low < 30

@@ -31,7 +31,8 @@ BELOW_A_BYTE = Interval.of(0, 1, "bytes")
 class Arithmetic:
     """The sizing of one start by each release it may be of, each result computed once.
 
-    Budgets are whole bytes of ``rest_memory``. `refused` says why the last release that could not size did not.
+    Budgets are whole bytes of ``rest_memory``, of which nothing more is kept back. `refused` says why the last release that
+    could not size did not.
     """
 
     def __init__(self, inputs: CheckInputs, arguments: ServerArguments | None = None, device: Device | None = None) -> None:
@@ -53,7 +54,7 @@ class Arithmetic:
             return None
         memory = None if budget is None else Memory(budget / GIB, 0.0)
         try:
-            return size(self.inputs.geometry, self.arguments, release, memory, self.device, self.inputs.draft)
+            return size(self.inputs.geometry, self.arguments, release, memory, self.device, self.inputs.draft, reserved_gib=0.0)
         except (CannotSizeError, ConfigError) as error:
             self.refused = str(error)
             return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import reduce
 from typing import Any
 
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.readings import Reading
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import GIB, Interval
-from kvdiag.sizing import UNKNOWN_DEVICE
+from kvdiag.sizing import ServerArguments
 from kvdiag.sizing.resolve import resolve
 from kvdiag.starts import Number
 
@@ -16,29 +18,37 @@ BUDGET = "available_gpu_memory - pre_model_load_memory x (1 - mem_fraction_stati
 
 
 def budget_of(inputs: CheckInputs, rank: str) -> tuple[Interval, Reading] | None:
-    """``rest_memory`` by the readings of the ranks that size with `rank`, and these readings; None where one is missing."""
+    """``rest_memory`` by the readings of the ranks that size with `rank`, and these readings; None where one is missing.
+
+    As SGLang's variable, after what is kept back for images and before states come out of it.
+    """
     worst = inputs.worst(rank)
     if worst is None or worst.total is None or inputs.mem_fraction_static is None:
         return None
-    rest = worst.available - worst.total * (1 - inputs.mem_fraction_static)
-    return rest + _reservation_shift(inputs), worst
+    return worst.available - worst.total * (1 - inputs.mem_fraction_static) - reservation(inputs), worst
 
 
-def _reservation_shift(inputs: CheckInputs) -> Interval:
-    """What the log reserves for images is less or more than the default that sizing takes off: the difference.
+def reservation(inputs: CheckInputs) -> Interval:
+    """Bytes kept back for images (``mm_runtime_reservation_gb``, 0.5.18 and newer), as the log states them.
 
-    Nothing where no line states it, or where the default prints so (``mm_runtime_reservation_gb``, 0.5.18 and newer).
+    The default of the releases the log may be of where no line does, or where it prints so: it is known to the byte.
     """
-    none = Interval.of(0, unit="bytes")
     printed = next((v for e in inputs.start.events_of("pool_budget") if (v := e.record.interval("reserved")) is not None), None)
-    if printed is None or inputs.geometry is None:
-        return none
-    try:
-        settings = resolve(inputs.geometry, inputs.arguments, inputs.candidates()[-1], UNKNOWN_DEVICE, inputs.draft)
-    except (CannotSizeError, ConfigError):
-        return none
-    default = Interval.of(settings.reserved_gib * GIB, unit="bytes")
-    return none if default.meets(printed) else default - printed
+    default = reservation_of(inputs, inputs.arguments)
+    return default if printed is None or default.meets(printed) else printed
+
+
+def reservation_of(inputs: CheckInputs, arguments: ServerArguments) -> Interval:
+    """Bytes that the releases the log may be of keep back by themselves under `arguments`."""
+    found = Interval.of(0, unit="bytes")
+    if inputs.geometry is None:
+        return found
+    defaults = []
+    for release in (inputs.candidates()[0], inputs.candidates()[-1]):
+        with suppress(CannotSizeError, ConfigError):
+            settings = resolve(inputs.geometry, arguments, release, inputs.device, inputs.draft)
+            defaults.append(Interval.of(settings.reserved_gib * GIB, unit="bytes"))
+    return reduce(Interval.hull, defaults) if defaults else found
 
 
 def missing_for_budget(inputs: CheckInputs, rank: str) -> tuple[str, ...]:
@@ -76,4 +86,9 @@ def budget_terms(inputs: CheckInputs, worst: Reading) -> dict[str, Any]:
         "available_gpu_memory": worst.available.to_dict(),
         "pre_model_load_memory": worst.total.to_dict() if worst.total is not None else None,
         "mem_fraction_static": None if fraction is None else float(fraction),
-    }
+    } | ({"mm_runtime_reservation": kept.to_dict()} if (kept := reservation(inputs)).high else {})
+
+
+def budget_formula(inputs: CheckInputs) -> str:
+    """The formula of ``rest_memory``, with what is kept back for images where something is."""
+    return f"{BUDGET} - mm_runtime_reservation" if reservation(inputs).high else BUDGET

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
-from kvdiag.checks.budget import BUDGET, budget_of, budget_terms, capacities, missing_for_budget
+from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, capacities, missing_for_budget
 from kvdiag.checks.implied import implied_checks
 from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
 from kvdiag.checks.model import Check
@@ -16,7 +16,7 @@ from kvdiag.quantity import Interval
 from kvdiag.sizing import UNKNOWN_DEVICE
 from kvdiag.starts import Number
 
-CAPACITY = f"({BUDGET}) // bytes_per_token, capped and floored to a page"
+CAPACITY = "({budget}) // bytes_per_token, capped and floored to a page"
 
 
 def capacity_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
@@ -33,7 +33,7 @@ def capacity_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Che
 
 def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> Check:
     name, budget = "max_total_num_tokens", budget_of(inputs, capacity.rank)
-    missing = missing_for_budget(inputs, capacity.rank)
+    missing, formula = missing_for_budget(inputs, capacity.rank), CAPACITY.format(budget=budget_formula(inputs))
     terms: dict[str, Any] = {}
     found: list[Candidate] = []
     lines: tuple[int, ...] = (capacity.line,)
@@ -48,15 +48,13 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     if not found:
         missing += arithmetic.why_not()
         missing = missing or (arithmetic.refused,)
-        return Check(
-            name, "unknown", capacity.rank, capacity.role, capacity.interval, None, CAPACITY, terms, missing, once(lines)
-        )
+        return Check(name, "unknown", capacity.rank, capacity.role, capacity.interval, None, formula, terms, missing, once(lines))
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
         terms["bytes_per_token"] = max([sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)])
     verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs) + _other_card(inputs, capacity, found))
     return Check(
-        name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), CAPACITY, terms, lacking, once(lines)
+        name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), formula, terms, lacking, once(lines)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
-from kvdiag.checks.budget import BUDGET, budget_of, budget_terms, missing_for_budget, slots_of
+from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, missing_for_budget, reservation, slots_of
 from kvdiag.checks.defaults import default_terms
 from kvdiag.checks.inputs import CheckInputs, budget_excuses
 from kvdiag.checks.model import Check
@@ -29,7 +29,8 @@ def implied_checks(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number
     if not found:
         if slots_of(inputs, capacity.rank) is None and any(arithmetic.keeps_state(r) for r in inputs.candidates()):
             why = "max_mamba_cache_size (no line states the state slots, which share the budget)"
-            yield Check("rest_memory", "unknown", capacity.rank, None, None, None, BUDGET, {}, (why,), (capacity.line,))
+            formula = budget_formula(inputs)
+            yield Check("rest_memory", "unknown", capacity.rank, None, None, None, formula, {}, (why,), (capacity.line,))
         return
     if hull(found).high >= LARGEST_BUDGET or inputs.unseen("max_total_tokens"):
         yield _capped(inputs, capacity)
@@ -60,32 +61,35 @@ def _capped(inputs: CheckInputs, capacity: Number) -> Check:
     if cap is None:
         why = "--max-total-tokens, which may cap the pool (the log has no whole server_args line)"
     terms = budget_terms(inputs, budget[1]) if budget is not None else {}
-    return Check("rest_memory", "unknown", capacity.rank, None, None, rest, BUDGET, terms, (why,), once((*lines, capacity.line)))
+    formula, lines = budget_formula(inputs), once((*lines, capacity.line))
+    return Check("rest_memory", "unknown", capacity.rank, None, None, rest, formula, terms, (why,), lines)
 
 
 def _rest_memory(inputs: CheckInputs, capacity: Number, found: list[Candidate]) -> Check:
-    budget = budget_of(inputs, capacity.rank)
+    budget, formula = budget_of(inputs, capacity.rank), budget_formula(inputs)
     if budget is None:
         missing = missing_for_budget(inputs, capacity.rank)
-        return Check("rest_memory", "unknown", capacity.rank, None, hull(found), None, BUDGET, {}, missing, (capacity.line,))
+        return Check("rest_memory", "unknown", capacity.rank, None, hull(found), None, formula, {}, missing, (capacity.line,))
     rest, worst = budget
     verdict, missing = judge(rest, found, budget_excuses(inputs))
     lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst)
-    return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, BUDGET, terms, missing, lines)
+    return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, formula, terms, missing, lines)
 
 
 def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: list[Candidate]) -> Check:
     """The fraction in force, as the capacity implies it, against the one the log states."""
     assert worst.total is not None
-    total, one = worst.total, Interval.of(1, unit="fraction")
+    total, one, kept = worst.total, Interval.of(1, unit="fraction"), reservation(inputs)
     found = [
-        Candidate(one - ((worst.available - budget.value) / total).with_unit("fraction"), budget.releases) for budget in budgets
+        Candidate(one - ((worst.available - budget.value - kept) / total).with_unit("fraction"), budget.releases)
+        for budget in budgets
     ]
+    formula = FRACTION.replace("rest_memory", "rest_memory - mm_runtime_reservation") if kept.high else FRACTION
     lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst) | default_terms(inputs, worst)
     name, rank = "mem_fraction_static", capacity.rank
     if inputs.mem_fraction_static is None:
         missing = ("mem_fraction_static (the server_args line)",)
-        return Check(name, "unknown", rank, None, None, hull(found), FRACTION, terms, missing, lines)
+        return Check(name, "unknown", rank, None, None, hull(found), formula, terms, missing, lines)
     told = Interval.of(inputs.mem_fraction_static, unit="fraction")
     verdict, lacking = judge(told, found, budget_excuses(inputs))
-    return Check(name, verdict, rank, None, told, hull(found), FRACTION, terms, lacking, lines)
+    return Check(name, verdict, rank, None, told, hull(found), formula, terms, lacking, lines)

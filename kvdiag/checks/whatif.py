@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
-from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
+from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, reservation, reservation_of, slots_of
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
 from kvdiag.checks.memory import context_length
@@ -29,6 +30,7 @@ NUMBERS: tuple[tuple[str, str], ...] = (
     ("max_mamba_cache_size", "slots"),
     ("max_running_requests", "requests"),
 )
+_NOTHING = Interval.of(0, unit="bytes")
 _WEIGHTS = ("tp_size", "pp_size", "ep_size", "enable_dp_attention", "dp_size")
 
 
@@ -72,18 +74,22 @@ def predict(
     anchor = min(capacities(inputs), key=lambda number: fits(number).low, default=None)
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
     fraction = _fraction(inputs, changes, changed)
+    kept = _kept_besides(inputs, changed)
     budgets: dict[Release, Interval] = {}
     own = budget_of(inputs, rank)
+    rests: list[Interval] = []
     for releases in before.groups(max(0, int(own[0].high)) if own else 1 << 34):
-        budget = _budget(inputs, before, releases[-1], anchor, rank, changes, fraction)
-        if budget is not None:
+        rest = _narrow(own[0] if own else None, _implied(before, releases[-1], anchor, slots_of(inputs, rank)))
+        budget = _budget(inputs, rest, rank, changes, fraction, kept) if rest is not None else None
+        if rest is not None and budget is not None:
+            rests.append(rest)
             budgets |= dict.fromkeys(releases, budget)
     numbers = _numbers(after, budgets)
     missing: tuple[str, ...] = ()
     if "max_total_num_tokens" not in numbers:
         missing = _missing(inputs, before, after, rank, budgets)
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
-    notes = _notes(inputs, changes, rank, after, numbers)
+    notes = _notes(inputs, changes, rests if own else [], after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
     planned = _planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
     return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, planned)
@@ -136,35 +142,31 @@ def _share(inputs: CheckInputs, arguments: ServerArguments) -> Fraction:
 
 
 def _budget(
-    inputs: CheckInputs,
-    before: Arithmetic,
-    release: Release,
-    anchor: Number | None,
-    rank: str,
-    changes: Mapping[str, Any],
-    fraction: Fraction | None,
+    inputs: CheckInputs, rest: Interval, rank: str, changes: Mapping[str, Any], fraction: Fraction | None, kept: Interval
 ) -> Interval | None:
-    """``rest_memory`` after the change.
+    """``rest_memory`` after the change, from what it is before.
 
-    rest = total x fraction - weights, so that total and weights are all the readings tell; the weights follow from the
-    budget that the log's capacity implies more sharply than from what is printed after loading.
+    rest = total x fraction - weights - what is kept back for images, so that total and weights are all the readings tell;
+    the weights follow from the budget that the log's capacity implies more sharply than from what is printed after loading.
+    `kept`: what more is kept back for images after the change.
     """
-    own = budget_of(inputs, rank)
-    implied = _implied(before, release, anchor, slots_of(inputs, rank))
-    rest = _narrow(own[0] if own else None, implied)
-    if rest is None:
-        return None
-    if fraction == inputs.mem_fraction_static and not _moves_weights(inputs, changes):
+    if fraction == inputs.mem_fraction_static and kept == _NOTHING and not _moves_weights(inputs, changes):
         return rest
     rest = rest + BELOW_A_BYTE
-    worst = own[1] if own else inputs.worst(rank)
+    worst = inputs.worst(rank)
     if worst is None or worst.total is None or inputs.mem_fraction_static is None or fraction is None:
         return None
     if _moves_weights(inputs, changes):
-        weights = _weights(inputs, worst.total * inputs.mem_fraction_static - rest, changes)
-        return worst.total * fraction - weights
-    shifted = rest + worst.total * (fraction - inputs.mem_fraction_static)
-    return _narrow(worst.available - worst.total * (1 - fraction), shifted)
+        weights = _weights(inputs, worst.total * inputs.mem_fraction_static - rest - reservation(inputs), changes)
+        return worst.total * fraction - weights - reservation(inputs) - kept
+    shifted = rest + worst.total * (fraction - inputs.mem_fraction_static) - kept
+    return _narrow(worst.available - worst.total * (1 - fraction) - reservation(inputs) - kept, shifted)
+
+
+def _kept_besides(inputs: CheckInputs, changed: ServerArguments) -> Interval:
+    """What more is kept back for images with other arguments."""
+    before, after = reservation_of(inputs, inputs.arguments), reservation_of(inputs, changed)
+    return _NOTHING if before == after else after - before
 
 
 def _implied(before: Arithmetic, release: Release, anchor: Number | None, slots: int | None) -> Interval | None:
@@ -175,9 +177,9 @@ def _implied(before: Arithmetic, release: Release, anchor: Number | None, slots:
 
 
 def _narrow(first: Interval | None, second: Interval | None) -> Interval | None:
-    """What both allow; where they contradict each other, the first, which is printed."""
+    """What both allow; where they contradict each other, the second: what the pool was made of, not a reading near it."""
     if first is None or second is None or not first.meets(second):
-        return first if first is not None else second
+        return second if second is not None else first
     return Interval(max(first.low, second.low), min(first.high, second.high), first.unit)
 
 
@@ -250,7 +252,7 @@ def _missing(
 
 
 def _notes(
-    inputs: CheckInputs, changes: Mapping[str, Any], rank: str, after: Arithmetic, numbers: Mapping[str, Interval]
+    inputs: CheckInputs, changes: Mapping[str, Any], rests: list[Interval], after: Arithmetic, numbers: Mapping[str, Interval]
 ) -> tuple[str, ...]:
     notes = list(would_not_start(inputs.geometry, after.arguments, changes)) if inputs.geometry is not None else []
     if _moves_weights(inputs, changes):
@@ -260,7 +262,6 @@ def _notes(
         )
     if inputs.ranks_missing:
         notes.append(f"{inputs.ranks_missing} ranks are not in the log; the smallest free memory decides")
-    own = budget_of(inputs, rank)
-    if own is not None and "rest_memory_bytes" in numbers and not _moves_weights(inputs, changes):
-        notes += notes_on_rest(inputs, changes, own[0], numbers, after)
+    if rests and "rest_memory_bytes" in numbers and not _moves_weights(inputs, changes):
+        notes += notes_on_rest(inputs, changes, reduce(Interval.hull, rests), numbers, after)
     return tuple(notes)

@@ -99,11 +99,13 @@ def size(
     device: Device = UNKNOWN_DEVICE,
     draft: Geometry | None = None,
     fraction: float | None = None,
+    reserved_gib: float | None = None,
 ) -> Sizing:
     """Sizes the pools of one rank by the arithmetic of `release`.
 
     `memory` is taken as exact; without it only the cell is computed. `device` decides defaults that are not in
-    `arguments`; `fraction` stands for its ``mem_fraction_static``, so that a sweep over fractions plans once.
+    `arguments`; `fraction` stands for its ``mem_fraction_static``, so that a sweep over fractions plans once, and `reserved_gib`
+    for what the release keeps back for images.
     Raises CannotSizeError where no formula holds or the server would not start.
     """
     plan = _plan(geometry, arguments, release, device, draft)
@@ -113,7 +115,7 @@ def size(
     if memory is None or fraction is None:
         return _sizing(plan, None, None, fraction, (NO_MEMORY if memory is None else NO_BUDGET,))
     slack = memory.total * (1 - fraction)
-    rest = memory.available - slack - settings.reserved_gib
+    rest = memory.available - slack - (settings.reserved_gib if reserved_gib is None else reserved_gib)
     return _sizing(plan, rest, _pools(plan, rest), fraction, ())
 
 
