@@ -38,6 +38,7 @@ arithmetic all the same, with a note that no server would load it.
 | `--enable-linear-replayssm-spec` with gated delta net or KDA | a ring of records replaces the drafts' states |
 | `--enable-dsa-cache-layer-split` with a sparse index | no rule |
 | `--enable-encoder-swa-bounded-replay`, `--dsv4-attn-backend trtllm` with DeepSeek-V4 | no rule |
+| MiniMax-M3 with NVFP4 experts in 0.5.23, but for GPUs older than Blackwell | its cache is packed, no rule |
 | DeepSeek-V4.1 | its window replay and low-ratio pools have no rule |
 """
 

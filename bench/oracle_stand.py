@@ -33,6 +33,8 @@ class Inert:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "override_quantization_method":  # asked of every quantisation, and an inert one claims no checkpoint
+            return lambda *_, **__: None
         return "cuda" if name == "backend" else Inert()  # what triton's active driver calls its target
 
     def __getitem__(self, key: Any) -> Any:
@@ -122,6 +124,8 @@ def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
         name=name, total_memory=free, major=capability[0], minor=capability[1], multi_processor_count=132, is_integrated=False
     )
     torch.version.cuda = "13.0"
+    cpu: Any = torch._C._cpu
+    cpu._is_amx_tile_supported = lambda: False  # some releases ask for it by its older name
     for factory in ("ones", "zeros", "empty", "full", "tensor", "arange"):
         setattr(torch, factory, _on_cpu(getattr(torch, factory)))
     for owner, method in ((torch.library.Library, "impl"), (torch.library, "register_fake")):

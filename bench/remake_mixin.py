@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
+from remake_early import reported_requests
 from remake_late import WANTED
 
 _POOLS = (
@@ -54,7 +56,7 @@ class Server:
             self._patch(stack, cells)
             stack.enter_context(mock.patch("torch.distributed.all_reduce", reduced))
             try:
-                runner.init_memory_pool(self.job["pre_model_load_gib"])
+                runner.init_memory_pool(**_taken(runner.init_memory_pool, self.args, self.job["pre_model_load_gib"]))
             except _Sized as stop:
                 requests = stop.size
         return self._row(runner, cells, requests)
@@ -139,8 +141,11 @@ class Server:
         tokens = runner.max_total_num_tokens if found is None else found.max_total_num_tokens
         state = runner.mambaish_config
         extra = {name: getattr(runner if found is None else found, name, None) for name in WANTED}
+        if found is None:
+            runner.req_to_token_pool = types.SimpleNamespace(size=requests)
+        served = reported_requests(runner, args, tokens) if found is None else found.max_running_requests
         extra |= {
-            "max_running_requests": None if found is None else found.max_running_requests, "page_size": args.page_size,
+            "max_running_requests": served, "page_size": args.page_size,
             "context_len": config.context_len, "kv_cache_dtype": str(runner.kv_cache_dtype),
             "max_mamba_cache_size": args.max_mamba_cache_size if state else None, "req_to_token_pool_size": requests,
         }  # fmt: skip
@@ -153,6 +158,12 @@ class Server:
             "max_total_num_tokens": tokens,
             "extra": extra,
         }
+
+
+def _taken(method: Any, args: Any, memory: float) -> dict[str, Any]:
+    """The parameters of ``init_memory_pool`` by name; 0.5.7 takes the server's arguments beside the memory."""
+    given = {"server_args": args, "total_gpu_memory": memory, "pre_model_load_memory": memory}
+    return {name: given[name] for name in inspect.signature(method).parameters if name in given}
 
 
 def _remember(stack: ExitStack, made: Any, cells: list[Any]) -> None:

@@ -7,8 +7,8 @@ PYTHON has CPU torch and a transformers near the one the release pins; TREE is t
 arguments with underscores), ``gpu``, ``gpu_mem_mib``, ``capability`` ([9, 0]), ``available_gpu_mem_gib``,
 ``pre_model_load_gib``, and where the checkpoint's own quantisation names a cache dtype ``kv_cache_quant_algo``.
 
-Releases 0.5.7 and newer; older ones profile inside a model runner that needs its process groups. Free memory, process
-groups and weights are made up; argument resolution, model config and sizing are the release's own. The GPU of the first
+Releases 0.3.0 and newer. Free memory, process groups and weights are made up; argument resolution, model config and sizing
+are the release's own. The GPU of the first
 job is everyone's: SGLang remembers what it asked of it at import.
 """
 
@@ -59,9 +59,21 @@ def prepared(job: dict[str, Any], folder: Path) -> Any:
             (folder / name / "config.json").write_text(json.dumps(job[key]))
     if job.get("draft_config") is not None:
         args["speculative_draft_model_path"] = str(folder / "draft")
+    import sglang.srt.configs.model_config  # noqa: F401 - registers SGLang's own config classes
     from sglang.srt.server_args import prepare_server_args
 
+    for config in (job["config"], job.get("draft_config") or {}):
+        _know(config.get("model_type"))
     return prepare_server_args(["--model-path", str(folder / "target"), "--load-format", "dummy", *flags_of(args)])
+
+
+def _know(kind: Any) -> None:
+    """Reads configs of a class that comes as remote code, or is newer than this transformers, as plain attributes."""
+    from transformers import AutoConfig, PretrainedConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if isinstance(kind, str) and kind not in CONFIG_MAPPING:
+        AutoConfig.register(kind, type("PlainConfig", (PretrainedConfig,), {"model_type": kind, "rope_scaling": None}))
 
 
 def stages_of(config: Any, pp: int) -> list[tuple[int, int] | None]:
@@ -80,10 +92,12 @@ def answer(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     args = prepared(job, folder)
     if find_spec("sglang.srt.mem_cache.kv_cache_configurator") is not None:
         from remake_late import Server
-    else:
+    elif find_spec("sglang.srt.model_executor.model_runner_kv_cache_mixin") is not None:
         from remake_mixin import Server  # type: ignore[assignment]
+    else:
+        from remake_early import Server  # type: ignore[assignment]
     server = Server(args, job)
-    stages = stages_of(server.config, args.pp_size)
+    stages = stages_of(server.config, getattr(args, "pp_size", 1))
     least = None
     for stage in stages if len(stages) > 1 else ():
         alone = server.size(Bare(stage, job.get("kv_cache_quant_algo")), None)

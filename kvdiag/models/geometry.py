@@ -24,6 +24,7 @@ from kvdiag.models.state import StateShape, state_of
 from kvdiag.models.windows import Windows, is_gemma_4, windows_of
 
 _KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups")
+PACKED_EXPERTS = "minimax_m3_nvfp4"
 _FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")
 
 
@@ -246,10 +247,12 @@ def _kv_algo(config: ModelConfig) -> str:
 
 
 def _quantization(config: ModelConfig, text: Mapping[str, Any]) -> str:
+    """The weights' format; MXFP8 projections around packed NVFP4 experts have a name of their own (0.5.23)."""
     for place in (config.whole, text):
         found = place.get("quantization_config")
         if isinstance(found, Mapping):
-            return str(found.get("quant_method") or "")
+            packed = found.get("moe_quant_format") == "nvfp4-pack-quantized" and found.get("quant_method") == "mxfp8"
+            return PACKED_EXPERTS if packed else str(found.get("quant_method") or "")
     return ""
 
 

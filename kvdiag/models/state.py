@@ -192,8 +192,12 @@ def _nemotron_h(keys: _Keys, layers: int) -> StateShape:
 
 
 def _granite_hybrid(keys: _Keys, layers: int) -> StateShape | None:
-    """Mamba2 in the layers so named; a GraniteMoeHybrid without any is a plain model (``mamba2_config``)."""
-    kinds = keys.values.get("layer_types") or keys.values.get("layers_block_type") or []
+    """Mamba2 in the layers so named; a GraniteMoeHybrid without any is a plain model (``mamba2_config``).
+
+    Where nothing names them, every sixth attends (``GraniteMoeHybridConfig`` of SGLang).
+    """
+    spread = ["mamba" if (i + 1) % 6 else "attention" for i in range(layers)]
+    kinds = keys.values.get("layer_types") or keys.values.get("layers_block_type") or spread
     mamba = _where(kinds[:layers], "mamba", "linear_attention")
     if not mamba:
         return None

@@ -23,6 +23,7 @@ ELEMENT_BYTES = {
     "fp4_mx_block16": 1,
 }
 _FP4 = ("fp4_e2m1", "nvfp4", "fp4_mx_block16")
+_LEARNED_SINKS = ("HYV4ForCausalLM", "HYV4ForCausalLMNextN")
 _AUTO_FP8_SINCE = "0.5.3rc0"
 
 
@@ -90,7 +91,7 @@ def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, devi
             raise CannotSizeError(
                 "the KV dtype of this model's sparse attention is bfloat16 or fp8_e4m3 by the GPU; give the GPU or kv_cache_dtype"
             )
-        return "fp8_e4m3" if device.compute_capability[0] >= 10 else "bfloat16"
+        return "fp8_e4m3" if device.compute_capability[0] >= 10 and geometry.architecture not in _LEARNED_SINKS else "bfloat16"
     if geometry.kv_cache_quant_algo == "FP8" and since(release, _AUTO_FP8_SINCE):
         return "fp8_e4m3"
     return model_dtype(geometry, arguments)

@@ -10,14 +10,45 @@ from kvdiag.sizing.history import DSA, MINIMAX_SPARSE, listed, since
 
 _GATED_DELTA = (
     "Qwen3NextForCausalLM", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5ForConditionalGeneration",
-    "InternS2PreviewForConditionalGeneration", "InternS2MobiusForConditionalGeneration",
+    "InternS2PreviewForConditionalGeneration", "InternS2MobiusForConditionalGeneration", "Qwen4ExpForConditionalGeneration",
 )  # fmt: skip
 _LATENT = {"trtllm_mla", "tokenspeed_mla"}
 _FIXED = {"flashmla": 64, "cutlass_mla": 128, "ascend": 128}
-_DEEPSEEK = (
-    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "KimiK25ForConditionalGeneration", "MistralLarge3ForCausalLM",
-    "PixtralForConditionalGeneration", "GlmMoeDsaForCausalLM",
-)  # fmt: skip
+_DEEPSEEK = {
+    "DeepseekV3ForCausalLM": "0.5.3.post2",
+    "MistralLarge3ForCausalLM": "0.5.6.post1",
+    "PixtralForConditionalGeneration": "0.5.6.post1",
+    "KimiK25ForConditionalGeneration": "0.5.9",
+    "GlmMoeDsaForCausalLM": "0.5.9",
+    "DeepseekV32ForCausalLM": "0.5.12",
+    "LongcatFlashForCausalLM": "0.5.16",
+    "KimiK3ForConditionalGeneration": "0.5.17",
+    "Dots3NoteForCausalLM": "0.5.19",
+    "Glm5NextForConditionalGeneration": "0.5.20",
+    "HYV4ForCausalLM": "0.5.20",
+}
+"""Latent models that Blackwell runs on trtllm_mla where nothing else is named, and the first release that does."""
+_TRTLLM, _FA4 = "trtllm_mha", "fa4"
+_OWN_BACKENDS: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "GptOssForCausalLM": (("0.5.1", _TRTLLM),),
+    "Gemma4ForConditionalGeneration": (("0.5.13", _TRTLLM), ("0.5.11", None)),
+    "Gemma4ForCausalLM": (("0.5.13", _TRTLLM),),
+    "Gemma4UnifiedForConditionalGeneration": (("0.5.13", _TRTLLM),),
+    "DiffusionGemmaForBlockDiffusion": (("0.5.21", None),),
+    "EmbeddingGemma2Model": (("0.5.22", None),),
+    "Olmo2ForCausalLM": (("0.5.6", _TRTLLM),),
+    "Step3p5ForCausalLM": (("0.5.13", _FA4),),
+    "Step3p7ForConditionalGeneration": (("0.5.13", _FA4),),
+    "MiMoV2FlashForCausalLM": (("0.5.22", _FA4),),
+    "MiMoV2ForCausalLM": (("0.5.22", _FA4),),
+    "WhisperForConditionalGeneration": (("0.5.7", None),),
+    "FalconH1ForCausalLM": (("0.5.7", None),),
+    "JetNemotronForCausalLM": (("0.5.7", None),),
+    "JetVLMForConditionalGeneration": (("0.5.7", None),),
+    "Lfm2ForCausalLM": (("0.5.9", None),),
+    "Lfm2MoeForCausalLM": (("0.5.9", None),),
+}  # fmt: skip
+"""Models that choose a backend of their own on Blackwell, newest choice first; None is one that pages by 1."""
 
 
 def page_size(
@@ -25,18 +56,19 @@ def page_size(
 ) -> int:
     """``page_size`` after ``ServerArgs.__post_init__`` (0.4.4 and newer; 1 before).
 
-    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index 64 (1 on AMD); MiniMax-M3 128 by
-    default. `leaf_states` says that a state model keeps states at the leaves of its radix tree only, which takes pages of 1.
+    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index 64, from 0.5.22 times what it pools
+    (1 on AMD); compressed QSA 64. `leaf_states` says that a state model keeps states at the leaves of its radix tree only,
+    which takes pages of 1.
     """
-    asked, named = arguments.page_size, arguments.attention_backend
+    named = arguments.attention_backend
     if not since(release, "0.4.4"):
         return 1
     if geometry.compressed:
         return 128 if arguments.device == "npu" else 256
     if geometry.index and listed(DSA, geometry.architecture, release):
-        return 1 if device.is_amd else 64
-    if listed(MINIMAX_SPARSE, geometry.architecture, release) and since(release, "0.5.16"):
-        return asked or 128
+        return 1 if device.is_amd else 64 * (geometry.index.kpool if since(release, "0.5.22") else 1)
+    if geometry.compressed_keys is not None and since(release, "0.5.20"):
+        return 64
     if geometry.architecture in _GATED_DELTA and device.is_blackwell and named is None and since(release, "0.5.11"):
         return 64 if _takes_trtllm(arguments) and not leaf_states else 1
     return _by_backend(geometry, arguments, release, device, is_mla=is_mla)
@@ -44,7 +76,8 @@ def page_size(
 
 def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int:
     """The page after each attention backend in use has had its say, in SGLang's order (``_handle_page_size`` and its like)."""
-    page, prefill = arguments.page_size or 1, arguments.prefill_attention_backend
+    page = arguments.page_size or _own_page(geometry, arguments, release, device)
+    prefill = arguments.prefill_attention_backend
     main = {arguments.attention_backend, arguments.decode_attention_backend}
     main.add(_default_backend(geometry, arguments, release, device, is_mla=is_mla))
     if arguments.kv_cache_dtype == "nvfp4" and since(release, "0.5.21"):
@@ -65,6 +98,15 @@ def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release
     if arguments.device == "npu" or device.vendor == "ascend":
         page = 128 if not since(release, "0.5.6.post2") else arguments.page_size or 128
     return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else page
+
+
+def _own_page(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> int:
+    """The page of a model that asks for one where the user does not: MiniMax-M3, for the kernels of Hopper and Blackwell."""
+    if not listed(MINIMAX_SPARSE, geometry.architecture, release) or not since(release, "0.5.16"):
+        return 1
+    named, phases = arguments.attention_backend, (arguments.prefill_attention_backend, arguments.decode_attention_backend)
+    kernels = ("fa4", "trtllm_mha") if device.is_blackwell else ("fa3",) if device.is_hopper else ()
+    return 128 if kernels and (named in kernels or (named is None and not any(phases))) else 1
 
 
 def _xpu_pages(release: Release, *, is_mla: bool) -> tuple[int, ...]:
@@ -95,17 +137,22 @@ def _default_backend(
         return None
     if geometry.architecture.startswith("Inkling"):
         return "fa4" if not any(phases) else None
+    if listed(MINIMAX_SPARSE, geometry.architecture, release) and since(release, "0.5.16") and not any(phases):
+        return "trtllm_mha" if arguments.kv_cache_dtype == "fp8_e4m3" and since(release, "0.5.17") else "fa4"
     if is_mla:
-        known = geometry.architecture in _DEEPSEEK and since(release, "0.5.3") and not any(phases)
-        return "trtllm_mla" if known else None
-    if geometry.state is not None:
-        late = geometry.architecture == "NemotronHForCausalLM" and since(release, "0.5.22") and not any(phases)
-        return "trtllm_mha" if late and (arguments.speculative_eagle_topk or 1) == 1 else None
-    if geometry.architecture == "GptOssForCausalLM":
-        return "trtllm_mha" if since(release, "0.5.1") else None
+        first = _DEEPSEEK.get(geometry.architecture)
+        return "trtllm_mla" if first is not None and since(release, first) and not any(phases) else None
+    for first, backend in _OWN_BACKENDS.get(geometry.architecture, ()):
+        if since(release, first):
+            return backend
+    if geometry.state is not None and geometry.architecture == "NemotronHForCausalLM":
+        late = since(release, "0.5.22") and not any(phases) and (arguments.speculative_eagle_topk or 1) == 1
+        return _TRTLLM if late else None
+    if geometry.state is not None and (not since(release, "0.5.14") or geometry.model_type.startswith("granite")):
+        return None
     if not _takes_trtllm(arguments) or not since(release, "0.5.7"):
         return None
-    return "fa4" if geometry.head_dim != geometry.v_head_dim and since(release, "0.5.17") else "trtllm_mha"
+    return _FA4 if geometry.head_dim != geometry.v_head_dim and since(release, "0.5.17") else _TRTLLM
 
 
 def _takes_trtllm(arguments: ServerArguments) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, StateShape, Windows
+from kvdiag.models.geometry import PACKED_EXPERTS
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
@@ -13,7 +14,6 @@ from kvdiag.sizing.fraction import aiter_share, default_fraction
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
     DSA,
-    MAMBA_EXTRA_BUFFER,
     MINIMAX_SPARSE,
     MLA,
     MULTIMODAL,
@@ -21,6 +21,7 @@ from kvdiag.sizing.history import (
     since,
 )
 from kvdiag.sizing.pages import page_size
+from kvdiag.sizing.radix import radix_cache
 from kvdiag.sizing.speculative import Speculation, speculation
 from kvdiag.sizing.unruled import refuse_unruled
 from kvdiag.sizing.windows import shares_llama4, window_ratio, windows_kept
@@ -73,18 +74,19 @@ def resolve(
     """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype."""
     is_mla = uses_latent(geometry, arguments, release)
     geometry = _unfolded(geometry, release, is_mla)
-    _refuse(geometry, release, is_mla)
+    _refuse(geometry, release, is_mla, device)
     refuse_unruled(geometry, arguments)
+    asked, arguments = arguments, _forced(geometry, arguments, release, device)
     spec = speculation(geometry, arguments, release, draft)
     requests = _requests(geometry, arguments, release, spec)
     multimodal = is_multimodal(geometry, arguments, release)
-    case = Resolution(geometry, arguments, release, device, is_mla, multimodal, requests)
+    case = Resolution(geometry, asked, release, device, is_mla, multimodal, requests)
     fraction = arguments.mem_fraction_static
     if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
         fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
     windows = windows_kept(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
-    radix, extra, overlap = _radix(geometry, arguments, release, spec)
+    radix, extra, overlap = radix_cache(geometry, arguments, release, spec)
     asks_extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
     leaf_states = radix and not asks_extra and spec is None
     page = page_size(geometry, arguments, release, device, is_mla=is_mla, leaf_states=leaf_states)
@@ -116,6 +118,21 @@ def resolve(
         _multimodal_reserve(case),
         device.is_blackwell,
     )
+
+
+def _forced(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> ServerArguments:
+    """What 0.5.3rc2 to 0.5.7 make of the arguments of a model with a sparse index, after its default fraction is found.
+
+    DP attention is on, to 0.5.5 on every rank; Blackwell's cache is fp8 to 0.5.4.post1, and the fraction 0.8 in the first two.
+    """
+    if not geometry.index or not listed(DSA, geometry.architecture, release) or since(release, "0.5.8"):
+        return arguments
+    if since(release, "0.5.6"):
+        return replace(arguments, enable_dp_attention=True)
+    forced = replace(arguments, enable_dp_attention=True, dp_size=arguments.tp_size)
+    if device.is_blackwell and not since(release, "0.5.4.post2"):
+        forced = replace(forced, kv_cache_dtype="fp8_e4m3")
+    return forced if since(release, "0.5.3.post1") else replace(forced, mem_fraction_static=0.8)
 
 
 def context_of(geometry: Geometry, arguments: ServerArguments, release: Release) -> int:
@@ -170,7 +187,7 @@ def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Relea
     return first is None or not since(release, first)
 
 
-def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
+def _refuse(geometry: Geometry, release: Release, is_mla: bool, device: Device) -> None:
     state, name = geometry.state, geometry.architecture or geometry.model_type
     if not geometry.num_attention_heads and not is_mla and (state is None or state.attention_layers):
         raise CannotSizeError(f"cannot size this architecture: {name} has no num_attention_heads, which SGLang {release} needs")
@@ -184,6 +201,9 @@ def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
         raise CannotSizeError("cannot size this architecture: DeepSeek-V4.1's window replay and low-ratio pools have no rule")
     if geometry.sparse and not listed(MINIMAX_SPARSE, geometry.architecture, release):
         raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.14)")
+    older = device.compute_capability is not None and device.compute_capability < (10, 0)
+    if geometry.sparse and geometry.quantization == PACKED_EXPERTS and since(release, "0.5.23") and not older:
+        raise CannotSizeError(f"cannot size this architecture: {name} with NVFP4 experts packs its cache on Blackwell, no rule")
     if geometry.index and not is_mla and listed(DSA, geometry.architecture, release):
         raise CannotSizeError(f"cannot size this architecture: {name} has a sparse index but no latent in SGLang {release}")
 
@@ -207,46 +227,6 @@ def _pools(geometry: Geometry, arguments: ServerArguments, release: Release, win
     if shares_llama4(geometry, arguments, release, context_of(geometry, arguments, release)):
         return "llama4"
     return "windows" if windows is not None else "plain"
-
-
-def _radix(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> tuple[bool, bool, bool]:
-    """Radix cache, extra buffer and overlap schedule of a state model (``_handle_mamba_radix_cache`` and what preceded it)."""
-    radix = not arguments.disable_radix_cache and arguments.disaggregation_mode != "decode"
-    radix = radix and not geometry.dual_chunk
-    extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
-    wished = not arguments.disable_overlap_schedule
-    overlap = wished and _keeps_overlap(arguments, release, spec)
-    name = geometry.architecture
-    if geometry.state is None:
-        return radix, False, overlap
-    if name == "KimiLinearForCausalLM" and not since(release, "0.5.14"):
-        return False, extra, overlap
-    if name == "BailingMoeV2_5ForCausalLM" and not since(release, "0.5.13"):
-        return False, extra, overlap
-    if since(release, "0.5.14"):
-        if not radix:
-            return radix, extra, overlap
-        if arguments.mamba_scheduler_strategy == "auto" and geometry.state.family == "sconv":
-            extra = True
-        elif arguments.mamba_scheduler_strategy == "auto":
-            wants = wished or (arguments.page_size or 1) > 1
-            known = listed(MAMBA_EXTRA_BUFFER, name, release) and arguments.linear_attn_backend == "triton"
-            extra = wants and known
-        return radix, extra, overlap and extra
-    if spec is not None and not extra and since(release, "0.5.8") and not since(release, "0.5.10rc0"):
-        radix = radix and not (name == "NemotronHForCausalLM" or since(release, "0.5.9"))
-    return radix, extra, overlap
-
-
-def _keeps_overlap(arguments: ServerArguments, release: Release, spec: Speculation | None) -> bool:
-    """Pipeline stages rule the overlap schedule out; drafts did up to 0.5.10, some kinds of them up to 0.5.13."""
-    if arguments.pp_size > 1:
-        return False
-    if spec is None or since(release, "0.5.14"):
-        return True
-    if not since(release, "0.5.11") or spec.algorithm in ("NGRAM", "DFLASH", "FROZEN_KV_MTP"):
-        return False
-    return since(release, "0.5.13") or (spec.eagle_topk or 1) == 1
 
 
 def _multimodal_reserve(case: Resolution) -> float:

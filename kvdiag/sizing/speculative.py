@@ -65,11 +65,19 @@ def speculation(geometry: Geometry, arguments: ServerArguments, release: Release
     if name in _TREE and steps is None:
         steps, topk, tokens = _automatic(name, geometry, release)
     steps, topk = steps or 0, topk if topk is not None else 1
+    if _paged_to_a_chain(arguments, release):
+        topk = 1
     if name in _TREE and topk == 1 and since(release, "0.4.4.post4"):
         tokens = steps + 1
     if name == "NGRAM" and tokens is None:
         tokens = 12
     return Speculation(name, steps, topk, tokens or 0, _draft(name, geometry, arguments, draft))
+
+
+def _paged_to_a_chain(arguments: ServerArguments, release: Release) -> bool:
+    """0.4.5.post3 to 0.4.8.post1: with pages, given or a backend's own, drafts are a chain whatever was asked."""
+    pages = (arguments.page_size or 1) > 1 or arguments.attention_backend in ("flashmla", "cutlass_mla")
+    return pages and since(release, "0.4.5.post3") and not since(release, "0.4.9")
 
 
 def _automatic(name: str, geometry: Geometry, release: Release) -> tuple[int, int, int]:
