@@ -37,9 +37,9 @@ arithmetic all the same, with a note that no server would load it.
 | `--enable-hisparse`, `--enable-unified-memory`, `--enable-kv-cache-sharding` | no rule follows what they do to the pools |
 | `--enable-linear-replayssm-spec` with gated delta net or KDA | a ring of records replaces the drafts' states |
 | `--enable-dsa-cache-layer-split` with a sparse index | no rule |
-| `--enable-encoder-swa-bounded-replay`, `--dsv4-attn-backend trtllm` with DeepSeek-V4 | no rule |
 | MiniMax-M3 with NVFP4 experts in 0.5.23, but for GPUs older than Blackwell | its cache is packed, no rule |
-| DeepSeek-V4.1 | its window replay and low-ratio pools have no rule |
+| DeepSeek-V4.1 before 0.5.21, or with `--enable-encoder-swa-bounded-replay` and drafts | that release has no pools for it; the \
+draft's stages are not in its arguments |
 """
 
 

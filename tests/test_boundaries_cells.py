@@ -95,7 +95,7 @@ def test_nvfp4_on_an_unknown_gpu_is_refused():
 
 UNRULED = [
     (LLAMA, {"enable_hisparse": True}), (GPT_OSS, {"enable_unified_memory": True}), (LLAMA, {"enable_kv_cache_sharding": True}),
-    (NEXT, {"enable_linear_replayssm_spec": True}), (V4, {"dsv4_attn_backend": "trtllm"}),
+    (NEXT, {"enable_linear_replayssm_spec": True}),
     (SPARSE, {"enable_dsa_cache_layer_split": True, "kv_cache_dtype": "bfloat16"}),
 ]  # fmt: skip
 

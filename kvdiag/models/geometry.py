@@ -17,6 +17,7 @@ from kvdiag.models.sparse import (
     SparseLayers,
     compressed_keys_of,
     compressed_of,
+    flattened,
     index_of,
     sparse_layers_of,
 )
@@ -87,6 +88,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
 
     Raises CannotSizeError for architectures no formula covers, ConfigError where a needed key is missing or wrong.
     """
+    config = flattened(config)
     architecture = config.architectures[0] if config.architectures else ""
     whole_text = architecture.startswith("Llava") and architecture.endswith("ForCausalLM")
     given = config.whole if whole_text else config.text

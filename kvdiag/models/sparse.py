@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvdiag.errors import ConfigError
-from kvdiag.frozen import frozen
+from kvdiag.frozen import frozen, replace
+from kvdiag.models.config import ModelConfig
 
 Values = Mapping[str, Any]
+V41 = "deepseek_v41"
 
 
 @frozen
@@ -32,7 +34,11 @@ class SparseLayers:
 
 @frozen
 class Compressed:
-    """DeepSeek-V4: one compression ratio a layer; `sources` are the layers that own storage of ratio 1 and 2."""
+    """DeepSeek-V4: one compression ratio a layer; `sources` are the layers that own storage of ratio 1 and 2.
+
+    `is_v41` says that it is DeepSeek-V4.1, whose window pool is sized by requests; `sees_images` that its config has an image
+    encoder (``vision_n_layers``).
+    """
 
     ratios: tuple[int, ...]
     nope_dim: int
@@ -40,6 +46,8 @@ class Compressed:
     index_dim: int
     window: int | None
     sources: tuple[int, ...]
+    is_v41: bool = False
+    sees_images: bool = False
 
 
 @frozen
@@ -95,6 +103,20 @@ def sparse_layers_of(text: Values, whole: Values, layers: int, place: str) -> Sp
     )
 
 
+def flattened(config: ModelConfig) -> ModelConfig:
+    """DeepSeek-V4.1's config with the keys of its text part beside its own, as SGLang reads it; other configs unchanged."""
+    if not str(config.whole.get("model_type")).startswith(V41):
+        return config
+    inner = {name: value for name, value in config.text.items() if name != "model_type"}
+    flat = {**inner, **{name: value for name, value in config.whole.items() if name != "text_config"}}
+    vision = flat.pop("vision_config", None)
+    if isinstance(vision, Mapping):
+        flat.setdefault("vision_n_layers", vision.get("num_hidden_layers"))
+    if flat.get("architectures") == ["DeepseekV41ForCausalLM"]:
+        flat["architectures"] = ["DeepseekV4ForCausalLM"]
+    return replace(config, whole=flat, text=flat)
+
+
 def compressed_of(text: Values, architecture: str, place: str) -> Compressed | None:
     """DeepSeek-V4's layers by compression ratio, None for other models."""
     ratios = text.get("compress_ratios")
@@ -105,6 +127,7 @@ def compressed_of(text: Values, architecture: str, place: str) -> Compressed | N
     rope = _number(text, "qk_rope_head_dim", place, None)
     sources = text.get("kv_source_layer_ids")
     window = text.get("sliding_window")
+    is_v41 = str(text.get("model_type")).startswith(V41)
     return Compressed(
         tuple(ratios),
         _number(text, "head_dim", place, None) - rope,
@@ -112,6 +135,8 @@ def compressed_of(text: Values, architecture: str, place: str) -> Compressed | N
         _number(text, "index_head_dim", place, 128),
         window if isinstance(window, int) else None,
         tuple(sources) if isinstance(sources, list) else (),
+        is_v41,
+        is_v41 and bool(text.get("vision_n_layers")),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from kvdiag.frozen import frozen
 from kvdiag.models import Windows
 from kvdiag.sizing import cells
+from kvdiag.sizing.compressed import compressed_demand
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
 from kvdiag.sizing.dtypes import model_dtype
 from kvdiag.sizing.history import since
@@ -73,7 +74,7 @@ def _heads(settings: Settings) -> int:
 def _stage(settings: Settings, stage: range, heads: int, *, last: bool) -> StagePlan:
     geometry, release = settings.geometry, settings.release
     if settings.pools == "dsv4":
-        demand = _dsv4(settings, stage)
+        demand = compressed_demand(settings, stage)
         return StagePlan(bytes_per_full_token(demand, release), len(stage), None, None, demand)
     if settings.windows is not None and settings.pools != "llama4":
         return _window_stage(settings, settings.windows, stage, heads, last=last)
@@ -204,23 +205,6 @@ def _early_window_cell(settings: Settings, pools: Pools, stage: range, heads: in
     if geometry.architecture == "MiMoV2FlashForCausalLM" and since(release, "0.5.7"):
         cell += pools.window_token * pools.window_layers
     return cell
-
-
-def _dsv4(settings: Settings, stage: range) -> Dsv4Demand:
-    shape = settings.geometry.compressed
-    assert shape is not None
-    requests = settings.requests
-    extra = settings.arguments.disaggregation_decode_extra_slots or 0
-    return Dsv4Demand(
-        shape,
-        stage,
-        settings.window_ratio,
-        settings.page,
-        settings.spec is not None,
-        requests // settings.attention_dp if requests is not None else None,
-        settings.context,
-        extra if settings.arguments.disaggregation_mode == "decode" else 0,
-    )
 
 
 def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:

@@ -175,7 +175,8 @@ def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Relea
     Some are served as text unless --enable-multimodal; from 0.5.18 also what the checkpoint or the user declares as text.
     """
     name = geometry.architecture
-    if not listed(MULTIMODAL, name, release) and not (geometry.nested and since(release, "0.5.10")):
+    sees = geometry.compressed is not None and geometry.compressed.sees_images
+    if not listed(MULTIMODAL, name, release) and not (geometry.nested and since(release, "0.5.10")) and not sees:
         return False
     if (geometry.language_only or arguments.language_model_only) and since(release, "0.5.18"):
         return False
@@ -197,8 +198,8 @@ def _refuse(geometry: Geometry, release: Release, is_mla: bool, device: Device) 
         )
     if geometry.compressed and not since(release, "0.5.12"):
         raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.12)")
-    if geometry.model_type == "deepseek_v41":
-        raise CannotSizeError("cannot size this architecture: DeepSeek-V4.1's window replay and low-ratio pools have no rule")
+    if geometry.compressed and geometry.compressed.is_v41 and not since(release, "0.5.21"):
+        raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know DeepSeek-V4.1 (from 0.5.21)")
     if geometry.sparse and not listed(MINIMAX_SPARSE, geometry.architecture, release):
         raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.14)")
     older = device.compute_capability is not None and device.compute_capability < (10, 0)

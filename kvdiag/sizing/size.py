@@ -11,6 +11,7 @@ from kvdiag.quantity import GIB
 from kvdiag.releases import Release
 from kvdiag.sizing import dsv4, swa
 from kvdiag.sizing.arguments import ServerArguments
+from kvdiag.sizing.caps import window_cap
 from kvdiag.sizing.device import UNKNOWN_DEVICE, Device
 from kvdiag.sizing.history import since
 from kvdiag.sizing.plan import Plan, StagePlan, make_plan
@@ -261,7 +262,7 @@ def _first_split(settings: Settings, stage: StagePlan, budget: int) -> swa.Split
         without_cache = settings.arguments.max_total_tokens or settings.context
         tokens = _paged(int(max(budget, 0) // stage.cell) if stage.cell else without_cache, page)
         return swa.Split(tokens, tokens, 0)
-    cap = _window_cap(settings)
+    cap = window_cap(settings)
     if cap is not None and stage.hybrid is not None and stage.pools.full_layers:
         return swa.split_capped(budget, cap, stage.hybrid, page)
     return _again(settings, stage, int(budget // stage.cell))
@@ -274,7 +275,7 @@ def _again(settings: Settings, stage: StagePlan, tokens: int) -> swa.Split:
         return _dsv4_split(settings, stage, tokens)
     if stage.pools is None:
         return swa.Split(_paged(tokens, page), _paged(tokens, page), 0)
-    cap = _window_cap(settings)
+    cap = window_cap(settings)
     if cap is not None and stage.pools.full_layers:
         full = _paged(tokens, page)
         return swa.Split(full, full, min(-(-cap // page) * page, tokens))
@@ -286,43 +287,6 @@ def _dsv4_split(settings: Settings, stage: StagePlan, tokens: int) -> swa.Split:
     assert stage.dsv4 is not None
     found = dsv4.pools(tokens, None, stage.dsv4, settings.release)
     return swa.Split(found.full, found.full, found.window)
-
-
-def _window_cap(settings: Settings) -> int | None:
-    """The window pool's fixed size where requests are bounded and nothing is cached (0.5.14 and newer), else None."""
-    arguments, release, requests, windows = settings.arguments, settings.release, settings.requests, settings.windows
-    if not since(release, "0.5.14") or requests is None or settings.radix or windows is None or windows.window is None:
-        return None
-    decode = arguments.disaggregation_mode == "decode"
-    if settings.chunked_prefill <= 0 and since(release, "0.5.22") and not decode:
-        return None
-    each = requests // settings.attention_dp
-    return swa.request_cap(
-        windows.window,
-        settings.page,
-        max(1, each) if since(release, "0.5.23") else each,
-        settings.chunked_prefill,
-        settings.spec.num_draft_tokens if settings.spec else 1,
-        _decode_allocation(settings),
-        overlap=settings.overlap,
-        decode_slots=(arguments.disaggregation_decode_extra_slots or 0) if decode else None,
-    )
-
-
-def _decode_allocation(settings: Settings) -> int:
-    """KV slots a request may take in one step: a page, or what its drafts take, twice under the overlap schedule."""
-    spec, page = settings.spec, settings.page
-    if spec is None:
-        return page
-    steps, topk, tokens = spec.num_steps or 1, spec.eagle_topk or 1, spec.num_draft_tokens or 1
-    if settings.overlap:
-        if page == 1 or topk == 1 or spec.algorithm == "NGRAM":
-            return 2 * max(steps * topk, tokens)
-        return 2 * max(((page - 1) + steps + page - 1) // page * page * topk, tokens)
-    if page > 1:
-        steps = -(-(steps + (page if topk > 1 else 0)) // page) * page
-        tokens = -(-tokens // page) * page
-    return max(steps * topk, tokens)
 
 
 def _capped(tokens: int, settings: Settings) -> int:

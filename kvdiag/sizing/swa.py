@@ -149,10 +149,13 @@ def split_capped(budget: int, cap: int, cell: HybridCell, page: int) -> Split:
     window = -(-cap // page) * page
     full = int((budget - window * cell.window_bytes) // (cell.full_bytes + cell.fixed_bytes)) // page * page
     if full <= 0:
-        raise CannotSizeError(
-            f"the server would not start: a window pool of {window} tokens leaves no memory for the full layers"
-        )
+        raise CannotSizeError(too_wide(window))
     return Split(full, full, window)
+
+
+def too_wide(window: int) -> str:
+    """Why a server does not start whose window pool is sized by its requests and takes all memory."""
+    return f"the server would not start: a window pool of {window} tokens leaves no memory for the full layers"
 
 
 def _floor(tokens: int, page: int) -> int:

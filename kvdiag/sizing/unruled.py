@@ -28,12 +28,8 @@ UNRULED: tuple[tuple[str, str, _Rule], ...] = (
      lambda _, a: a.enable_kv_cache_sharding),
     ("enable_dsa_cache_layer_split", "layers of the cache are spread over context-parallel ranks",
      lambda g, a: a.enable_dsa_cache_layer_split and g.index is not None),
-    ("enable_encoder_swa_bounded_replay", "the windows of requests are replayed instead of kept",
-     lambda g, a: a.enable_encoder_swa_bounded_replay and g.compressed is not None),
     ("enable_linear_replayssm_spec", "a ring of records takes the place of the drafts' states",
      lambda g, a: a.enable_linear_replayssm_spec and _keeps_delta_state(g)),
-    ("dsv4_attn_backend", "its rows are laid out by another kernel",
-     lambda g, a: a.dsv4_attn_backend == "trtllm" and g.compressed is not None),
     ("speculative_draft_kv_cache_dtype", "the draft's bytes a token are not the target's kind",
      lambda _, a: a.speculative_draft_kv_cache_dtype not in (None, "auto", a.kv_cache_dtype) and _drafts_in_blocks(a)),
 )  # fmt: skip
