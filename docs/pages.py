@@ -15,6 +15,7 @@ from kvdiag.cli import schema
 from kvdiag.cli.main import COMMANDS, command_parser
 from kvdiag.gate import documentation as drift
 from kvdiag.lines.families import Family, families
+from kvdiag.sizing.environment import SWITCHES
 from kvdiag.source.anchors import NumberRule, number_rules
 
 
@@ -29,6 +30,7 @@ def reference_pages() -> dict[str, str]:
         "reference/numbers.md": _number_index(),
         "reference/drift.md": _drift(),
         "reference/schemas.md": _schema_index(),
+        "reference/environment.md": _environment(),
         "reference/sizes.md": _bench("sizes").page(),
     }
     for family in families().values():
@@ -61,6 +63,21 @@ def _commands() -> str:
     for name in COMMANDS:
         parts += ["", f"## kvdiag {name}", "", "```text", command_parser(name).format_help().rstrip(), "```"]
     return "\n".join(parts) + "\n"
+
+
+def _environment() -> str:
+    rows = [f"| `{name}` | {switch.releases} | {_cell(switch.words)} |" for name, switch in SWITCHES.items()]
+    head = [
+        "# Switches of SGLang's environment",
+        "",
+        "Server arguments are in the log; these switches change sizes and are not. `size`, `whatif` and `explain` take them as",
+        "`--env NAME=VALUE`, `kvdiag.size` and `kvdiag.explain` as `env`; other names are refused. Where a log's figures fit",
+        "only with one of them, a check says so and stays unknown.",
+        "",
+        "| switch | releases | what it changes |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*head, *rows]) + "\n"
 
 
 def _line_index() -> str:

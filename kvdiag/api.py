@@ -87,12 +87,21 @@ class Sizing(_Sizing):
 
 
 def explain(
-    log: str, *, config: str | None = None, model: str | None = None, release: str | None = None, source: str | None = None
+    log: str,
+    *,
+    config: str | None = None,
+    model: str | None = None,
+    release: str | None = None,
+    source: str | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Diagnosis:
-    """The diagnosis of the log at path `log`, held against the SGLang tree `source` where given; see ``kvdiag explain``."""
+    """The diagnosis of the log at path `log`, held against the SGLang tree `source` where given; see ``kvdiag explain``.
+
+    `env` is what of the server's environment changes sizes.
+    """
     from kvdiag.pipeline import explain as run
 
-    found = run([str(log)], config=config, model=model, release=release, source=source)
+    found = run([str(log)], config=config, model=model, release=release, source=source, environment=env)
     return Diagnosis(**values_of(found))
 
 
@@ -152,10 +161,11 @@ def size(
     gpu_mem_mib: int | None = None,
     compute_capability: tuple[int, int] | None = None,
     draft_config: str | Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Sizing:
     """The sizing of a config (path or dict), or of a `model` of the catalogue or the Hugging Face cache, by `release`.
 
-    Memories are GiB, taken as exact.
+    Memories are GiB, taken as exact; `env` is what of the server's environment changes sizes.
 
     The GPU (a name of the catalogue, or MiB and compute capability) decides defaults that `args` leave open. An argument name
     or value that the release does not take is an error that says which.
@@ -173,7 +183,7 @@ def size(
             raise ConfigError("kvdiag.size needs a config (path or dict) or a model (a name of the catalogue)")
         config = found.whole
         given.setdefault("model_path", model)
-    sized = requested_size(config, release, given, memory, device, draft_config)
+    sized = requested_size(config, release, given, memory, device, draft_config, env)
     return Sizing(**values_of(sized))
 
 

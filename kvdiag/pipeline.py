@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from kvdiag.lines.neighbours import forks, neighbour_of
 from kvdiag.lines.sample import Sample, is_big, sampled_records, strict_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import Release, parse_release
+from kvdiag.sizing.environment import Environment, environment_of
 from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
@@ -113,12 +114,14 @@ def explain(
     progress: Callable[[str, int], None] | None = None,
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
     `tap` sees each record as it passes, `rows` all scheduler lines as columns, with the index of their input; `thin` looks
     at few of them one by one. `progress` is told the bytes read of each path.
-    `outside` is what other sources state, `workload` what the pools are planned for.
+    `outside` is what other sources state, `workload` what the pools are planned for, `environment` the switches that the
+    server's environment had.
 
     `source` is the SGLang tree that ran (``TREE`` or ``TREE@REV``): it gives file and line at every check.
 
@@ -126,6 +129,7 @@ def explain(
     ReleaseError for arguments that cannot be used.
     """
     stated = parse_release(release) if release else None
+    switches = environment_of(environment or {}, stated)
     inputs: list[Input] = []
     watches: list[_Watch] = []
     assembly = Assembly()
@@ -146,13 +150,14 @@ def explain(
             siblings=assembled,
             outside=outside,
             workload=workload,
+            environment=switches,
         )
         for start in assembled
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))
     if source is not None:
-        _hold_against(starts, source, config, model, stated)
+        _hold_against(starts, source, config, model, stated, switches)
     unknown = [watch.unknown for watch in watches if watch.unknown]
     samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
     return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
@@ -197,7 +202,12 @@ def explain_beginning(path: str) -> Diagnosis:
 
 
 def _hold_against(
-    starts: list[StartDiagnosis], source: str, config: str | None, model: str | None, stated: Release | None
+    starts: list[StartDiagnosis],
+    source: str,
+    config: str | None,
+    model: str | None,
+    stated: Release | None,
+    environment: Environment,
 ) -> None:
     from kvdiag.checks.in_source import InSource
     from kvdiag.checks.inputs import gather
@@ -205,7 +215,7 @@ def _hold_against(
 
     in_source = InSource(open_tree(source))
     for item in starts:
-        in_source.add(item, gather(item.start, config, model, stated))
+        in_source.add(item, gather(item.start, config, model, stated, environment))
 
 
 def what_if(
@@ -216,10 +226,11 @@ def what_if(
     model: str | None = None,
     release: str | None = None,
     workload: Workload | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Prediction]:
     """The log's own server (the last start that states a capacity) with each of `changes` to its arguments.
 
-    With a `workload` each prediction also has what the pool would do with it.
+    With a `workload` each prediction also has what the pool would do with it; `environment` is that of the server.
 
     Raises as `explain`, and InputError where no start states what a prediction could begin with.
     """
@@ -228,13 +239,13 @@ def what_if(
     from kvdiag.checks.whatif import predict
 
     stated = parse_release(release) if release else None
-    diagnosis = explain([path], config=config, model=model, release=release)
+    diagnosis = explain([path], config=config, model=model, release=release, environment=environment)
     starts = [item for item in diagnosis.starts if item.start.first("max_total_num_tokens") or item.start.first("weight_memory")]
     if not starts:
         raise InputError(
             f"{path}: no start in this log states a capacity or what is free after loading; give the start-up's lines"
         )
-    inputs = gather(starts[-1].start, config, model, stated)
+    inputs = gather(starts[-1].start, config, model, stated, environment_of(environment or {}, stated))
     contradicted = contradictions(starts[-1].checks)
     predictions = [predict(inputs, change, workload, contradicted) for change in changes]
     if len(starts) == 1:

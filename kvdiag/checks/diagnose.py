@@ -13,9 +13,11 @@ from kvdiag.checks.limits import limits_of
 from kvdiag.checks.memory import ledgers_of
 from kvdiag.checks.planning import plan_for
 from kvdiag.checks.recompute import recompute
+from kvdiag.checks.switches import with_switches
 from kvdiag.checks.workload import Workload
 from kvdiag.outside import Outside
 from kvdiag.releases import Release
+from kvdiag.sizing.environment import UNSET, Environment
 from kvdiag.starts import Start
 
 
@@ -29,14 +31,16 @@ def diagnose(
     siblings: Sequence[Start] = (),
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
+    environment: Environment = UNSET,
 ) -> StartDiagnosis:
     """All that can be concluded about one start.
 
     `config` is a path, `model` a catalogue name, `release` the stated release; `last_exception` the last line of the
     last traceback, `siblings` all starts of the same inputs, `outside` what further sources say, `workload` what
-    the pool is planned for. Raises ConfigError where `config` or `model` cannot be used.
+    the pool is planned for, `environment` the switches of the server's environment. Raises ConfigError where `config` or
+    `model` cannot be used.
     """
-    inputs = gather(start, config, model, release)
+    inputs = with_switches(gather(start, config, model, release, environment))
     checks = recompute(inputs)
     activity = activity_of(start)
     limits = limits_of(inputs, activity)

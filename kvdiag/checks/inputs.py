@@ -14,6 +14,7 @@ from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
 from kvdiag.sizing import UNKNOWN_DEVICE, Device, ServerArguments
+from kvdiag.sizing.environment import UNSET, Environment
 from kvdiag.sizing.resolve import resolve
 from kvdiag.starts import Number, Start
 
@@ -32,7 +33,8 @@ class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
-    `draft` is the geometry of the draft model where it has a path of its own and its config is known.
+    `draft` is the geometry of the draft model where it has a path of its own and its config is known. `switches` are those of the
+    environment that would explain figures which fit no formula without.
     """
 
     start: Start
@@ -46,6 +48,7 @@ class CheckInputs:
     readings: tuple[Reading, ...]
     draft: Geometry | None
     device: Device = UNKNOWN_DEVICE
+    switches: tuple[str, ...] = ()
 
     @property
     def on_shared_memory(self) -> bool:
@@ -78,9 +81,11 @@ class CheckInputs:
         return worst_of(reading for reading in self.readings if group_of(reading.rank, self.arguments) == group)
 
 
-def gather(start: Start, config_path: str | None, model: str | None, stated: Release | None) -> CheckInputs:
+def gather(
+    start: Start, config_path: str | None, model: str | None, stated: Release | None, environment: Environment = UNSET
+) -> CheckInputs:
     """Collects the inputs of one start. Raises ConfigError where a config was given and cannot be used."""
-    arguments = _arguments(start)
+    arguments = replace(_arguments(start), environment=environment)
     config = find_config(config_path, model, _text(start.server_args.get("model_path")))
     geometry, unsized = _geometry(config)
     possible = start.release.possible if start.release else every_release()
@@ -208,6 +213,9 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
         found.append(Excuse("the memory of the symmetric memory pool, taken between loading and sizing", raises=False))
     if any("Post-capture" in event.record.message for event in start.events_of("pool_budget")):
         found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
+    found += [
+        Excuse(f"{switch}, which stands in no line: with it the figures fit (say so with --env)") for switch in inputs.switches
+    ]
     if inputs.unseen("max_total_tokens"):
         found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
     if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
@@ -232,7 +240,7 @@ def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
     unseen = inputs.unseen("tp_size", "enable_dp_attention", "pp_size")
     if unseen:
         found.append(Excuse(f"{', '.join(unseen)} (the log has no whole server_args line; ranks counted: {_world(inputs)})"))
-    if inputs.arguments.pp_size > 1:
+    if inputs.arguments.pp_size > 1 and inputs.arguments.environment.pp_layer_partition is None:
         found.append(
             Excuse("SGLANG_PP_LAYER_PARTITION, which may split the layers over the stages otherwise and stands in no line")
         )

@@ -16,7 +16,6 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.rows import PoolRow, Row, draft_row, pool_row
-from kvdiag.sizing.stages import stages
 from kvdiag.starts import Number
 
 LARGEST_PAGE = 256
@@ -161,7 +160,7 @@ class _Rows:
     def _row(self, settings: Settings) -> PoolRow:
         if self.pool.size.role == "draft":
             return self._draft(settings)
-        split = stages(settings.geometry.num_hidden_layers, settings.arguments.pp_size, settings.release)
+        split = settings.stages
         return pool_row(settings, split[min(_stage(self.pool.size.rank), len(split) - 1)])
 
     def _draft(self, settings: Settings) -> PoolRow:

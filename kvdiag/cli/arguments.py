@@ -19,6 +19,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
 
 
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """The switches that the server's environment had."""
+    words = "a switch of the server's environment that changes sizes, as SGLANG_PP_LAYER_PARTITION=10,12; repeat it for more"
+    parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help=words)
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the result goes."""
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvdiag.cli.arguments import add_model_arguments, add_report_arguments, add_workload, asked_workload
+from kvdiag.cli.arguments import add_environment, add_model_arguments, add_report_arguments, add_workload, asked_workload
 from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.cli.patience import patience
 from kvdiag.errors import ExitCode
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag explain``."""
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
     add_model_arguments(parser)
+    add_environment(parser)
     parser.add_argument("--source", metavar="TREE[@REV]", help="the SGLang tree that ran: file and line at every step")
     add_workload(parser)
     parser.add_argument("--server-info", metavar="FILE", help="the server's /get_server_info as JSON")
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explains the numbers of each server start in the logs."""
     from kvdiag.pipeline import explain
+    from kvdiag.sizing.environment import switches_of
 
     paths = expand(arguments.logs)
     with patience(paths) as progress:
@@ -43,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             outside=_outside(arguments),
             workload=asked_workload(arguments),
+            environment=switches_of(arguments.env),
         )
     deliver(_rendered(masked(diagnosis, arguments.mask), arguments), arguments.output)
     return ExitCode.DONE

@@ -86,6 +86,8 @@ def add_server_arguments(group: Any, *, repeat: bool) -> None:
 
     readers: dict[str, Any] = {"int": _number, "float": _float, "str": _word if repeat else str}
     for field, written in types_of(ServerArguments).items():
+        if field not in _WORDS:
+            continue
         kind = written.partition(" ")[0]
         for name in (field, *(other for other, own in ALIASES.items() if own == field)):
             words = _WORDS[field] if name == field else f"same as --{field.replace('_', '-')}"

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvdiag.cli.arguments import add_workload, asked_workload
+from kvdiag.cli.arguments import add_environment, add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
 
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu-mem", metavar="MIB", type=int, help="the GPU's memory as its tool prints it")
     parser.add_argument("--compute-capability", metavar="X.Y", help="the GPU's compute capability, as 9.0")
     parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
+    add_environment(parser)
     add_workload(parser)
     parser.add_argument("--backend", choices=("mlx",), help="Apple's back end: its pool follows other readings")
     parser.add_argument("--mlx-used", metavar="GIB", type=float, help="memory MLX holds before its pool")
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the sizing as text or JSON."""
     from kvdiag.cli.server_arguments import given_arguments
     from kvdiag.models.find import find_config
+    from kvdiag.sizing.environment import switches_of
     from kvdiag.sizing.request import requested_device, requested_size
 
     config = find_config(arguments.config, arguments.model)
@@ -54,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     given.setdefault("model_path", arguments.config or arguments.model)
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
-    sizing = requested_size(config.whole, arguments.release, given, memory, device, arguments.draft_config)
+    sizing = requested_size(
+        config.whole, arguments.release, given, memory, device, arguments.draft_config, switches_of(arguments.env)
+    )
     found = sizing.to_dict()
     told, sentence = _planned(sizing, asked_workload(arguments), given)
     if arguments.format == "json":

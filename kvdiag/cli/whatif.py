@@ -6,7 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
-from kvdiag.cli.arguments import add_workload, asked_workload
+from kvdiag.cli.arguments import add_environment, add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
 
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+    add_environment(parser)
     add_workload(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write instead of standard output")
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Predicts the capacity of the log's server for every combination of the changes."""
     from kvdiag.pipeline import what_if
+    from kvdiag.sizing.environment import switches_of
 
     tables = _changes(arguments)
     predictions = what_if(
@@ -41,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         model=arguments.model,
         release=arguments.release,
         workload=asked_workload(arguments),
+        environment=switches_of(arguments.env),
     )
     if arguments.format == "json":
         from kvdiag.reports.whatif_report import render_json

@@ -10,6 +10,7 @@ from kvdiag import rulebook
 from kvdiag.errors import KvdiagError
 from kvdiag.frozen import frozen, types_of
 from kvdiag.releases import Release, parse_ranges
+from kvdiag.sizing.environment import UNSET, Environment
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -57,7 +58,10 @@ class ArgumentError(KvdiagError):
 
 @frozen
 class ServerArguments:
-    """SGLang's own names and defaults (``srt/server_args.py``); None where SGLang would decide."""
+    """SGLang's own names and defaults (``srt/server_args.py``); None where SGLang would decide.
+
+    `environment` is no argument: it holds the switches that the server's environment had.
+    """
 
     model_path: str | None = None
     tp_size: int = 1
@@ -125,6 +129,7 @@ class ServerArguments:
     speculative_draft_kv_cache_dtype: str | None = None
     prefill_kv_cache_dequant_dtype: str = "auto"
     device: str = "cuda"
+    environment: Environment = UNSET
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> ServerArguments:
@@ -217,7 +222,7 @@ def _check_range(name: str, own: str, value: Any) -> None:
 
 
 def _is(value: Any, kind: str) -> bool:
-    allowed = _TYPES[kind]
+    allowed = _TYPES.get(kind, ())
     if isinstance(value, bool):
         return bool in allowed
     return isinstance(value, allowed) and value == value and value not in (float("inf"), float("-inf"))

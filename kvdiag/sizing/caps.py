@@ -42,7 +42,7 @@ def requests_per_replica(settings: Settings) -> int:
 def _live_tokens(settings: Settings, window: int) -> int | None:
     """``compute_swa_request_cap``; None where neither the requests nor the prefill chunk bound it."""
     arguments = settings.arguments
-    decode = arguments.disaggregation_mode == "decode"
+    decode, interval = arguments.disaggregation_mode == "decode", arguments.environment.swa_eviction_interval
     if settings.requests is None:
         return None
     unchunked = settings.chunked_prefill <= 0 and not decode
@@ -57,6 +57,7 @@ def _live_tokens(settings: Settings, window: int) -> int | None:
         _decode_allocation(settings),
         overlap=settings.overlap,
         decode_slots=(arguments.disaggregation_decode_extra_slots or 0) if decode else None,
+        eviction_interval=swa.EVICTION_INTERVAL if interval is None else interval,
     )
 
 

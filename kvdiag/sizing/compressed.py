@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvdiag.errors import CannotSizeError
 from kvdiag.sizing.caps import compressed_cap, requests_per_replica
-from kvdiag.sizing.dsv4 import FLASH, MEGA, MEGA_FP4, Dsv4Demand, Layout
+from kvdiag.sizing.dsv4 import FLASH, MEGA, MEGA_FP4, STATE_BYTES, Dsv4Demand, Layout
 from kvdiag.sizing.history import since
 from kvdiag.sizing.resolve import Settings
 
@@ -32,6 +32,8 @@ def compressed_demand(settings: Settings, stage: range) -> Dsv4Demand:
         layout,
         low,
         _request_windows(settings, layout) if replays else 0,
+        2 if arguments.environment.dsv4_compress_state_dtype == "bfloat16" else STATE_BYTES,
+        arguments.environment.use_online_compress,
     )
 
 

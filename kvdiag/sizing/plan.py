@@ -14,7 +14,6 @@ from kvdiag.sizing.history import since
 from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.slots import SlotDemand
 from kvdiag.sizing.speculative import charged_cell, charged_dsa_cell
-from kvdiag.sizing.stages import stages
 from kvdiag.sizing.state import DEFAULT_STATE_RATIO, StateDemand, slots_per_request, state_bytes
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
 from kvdiag.sizing.windows import NARROW_RATIO
@@ -56,8 +55,7 @@ class Plan:
 
 def make_plan(settings: Settings) -> Plan:
     """The plan of resolved settings. Raises CannotSizeError where no formula holds."""
-    geometry, release, arguments = settings.geometry, settings.release, settings.arguments
-    split = stages(geometry.num_hidden_layers, arguments.pp_size, release)
+    split = settings.stages
     heads = None if settings.is_mla else _heads(settings)
     plans = tuple(_stage(settings, stage, heads or 0, last=stage is split[-1]) for stage in split)
     formula, terms = _explain(settings, heads, plans[0])
@@ -208,19 +206,21 @@ def _early_window_cell(settings: Settings, pools: Pools, stage: range, heads: in
 
 
 def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
-    shape, release, arguments = settings.state, settings.release, settings.arguments
+    shape, release, arguments, environment = settings.state, settings.release, settings.arguments, settings.arguments.environment
     if shape is None:
         return None
     ratio = arguments.mamba_full_memory_ratio
     ranks = arguments.tp_size if shape.family == "cca" else settings.attention_tp
-    whole = each = state_bytes(shape, ranks, arguments.mamba_ssm_dtype, release)
+    whole = each = state_bytes(
+        shape, ranks, arguments.mamba_ssm_dtype or environment.mamba_ssm_dtype, release, environment.mamba_conv_dtype
+    )
     if since(release, "0.5.17") and len(split) > 1 and shape.layers:
         widest = max(sum(layer in stage for layer in shape.layers) for stage in split)
         each = int(each * (widest / len(shape.layers)))
     spec = settings.spec
     slots = slots_per_request(
         release, radix=settings.radix, extra_buffer=settings.extra_buffer, lazy=settings.lazy, overlap=settings.overlap,
-        speculative=spec is not None,
+        speculative=spec is not None, skips_lock=environment.mamba_skip_decode_lock,
     )  # fmt: skip
     skips = since(release, "0.5.22") and arguments.disaggregation_mode == "prefill" and arguments.device != "npu"
     gdn = shape.family == "mamba2" and settings.geometry.model_type.startswith(("qwen3", "jet", "intern"))

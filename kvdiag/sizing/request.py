@@ -17,6 +17,7 @@ from kvdiag.sizing import mlx
 from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
+from kvdiag.sizing.environment import Environment, environment_of
 from kvdiag.sizing.history import listed, registered
 from kvdiag.sizing.resolve import given_share
 from kvdiag.sizing.size import Memory, Sizing, size
@@ -39,11 +40,13 @@ def requested_size(
     memory: tuple[float | None, float | None] = (None, None),
     device: Device | None = None,
     draft_config: Config | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Sizing:
     """The sizing of a config (path or parsed JSON) with server arguments as SGLang spells them.
 
-    `memory` is GiB free after and before loading. Raises ArgumentError for names and values the release does not take,
-    ConfigError, and CannotSizeError.
+    `memory` is GiB free after and before loading, `environment` the switches of SGLang's environment.
+    Raises ArgumentError for names and values the release does not take, InputError for such switches, ConfigError, and
+    CannotSizeError.
     """
     given = args.get("mem_fraction_static")
     number, arguments, backend = _arguments(release, {name: args[name] for name in args if name != "mem_fraction_static"})
@@ -52,6 +55,8 @@ def requested_size(
     geometry = _geometry(config)
     if arguments.model_path is None and isinstance(config, (str, os.PathLike)):
         arguments = _of_path(arguments, os.fspath(config))
+    if environment:
+        arguments = _under(arguments, environment_of(environment, number))
     if backend == "mlx":
         return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), given, args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
@@ -61,12 +66,17 @@ def requested_size(
     sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given)
     names = tuple(ALIASES.get(name, name) for name in args)
     notes = (*_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names))
-    return replace(sizing, notes=notes) if notes else sizing
+    return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
 
 
 @lru_cache(maxsize=KEPT)
 def _of_path(arguments: ServerArguments, path: str) -> ServerArguments:
     return replace(arguments, model_path=path)
+
+
+@lru_cache(maxsize=KEPT)
+def _under(arguments: ServerArguments, environment: Environment) -> ServerArguments:
+    return replace(arguments, environment=environment)
 
 
 def requested_device(name: str | None, memory_mib: int | None = None, capability: tuple[int, int] | None = None) -> Device:

@@ -23,6 +23,7 @@ from kvdiag.sizing.history import (
 from kvdiag.sizing.pages import page_size
 from kvdiag.sizing.radix import radix_cache
 from kvdiag.sizing.speculative import Speculation, speculation
+from kvdiag.sizing.stages import stages
 from kvdiag.sizing.unruled import refuse_unruled
 from kvdiag.sizing.windows import shares_llama4, window_ratio, windows_kept
 
@@ -66,6 +67,24 @@ class Settings:
     fraction: float | None
     reserved_gib: float
     blackwell: bool
+
+    @property
+    def stages(self) -> tuple[range, ...]:
+        """The layers of each pipeline stage."""
+        partition = self.arguments.environment.pp_layer_partition
+        return stages(self.geometry.num_hidden_layers, self.arguments.pp_size, self.release, partition)
+
+    @property
+    def resized_later(self) -> bool:
+        """Whether the pool is sized anew once graphs are captured (``post_capture_kv_sizing_planned``, 0.5.16 and newer).
+
+        By SGLANG_ENABLE_POST_CAPTURE_KV_SIZING, which Muse Spark sets itself; not for latents, compressed or sparse pools.
+        """
+        arguments, switch = self.arguments, self.arguments.environment.post_capture_kv_sizing
+        if switch is None:
+            switch = self.geometry.architecture == "MuseSparkForConditionalGeneration" and since(self.release, "0.5.23")
+        plain = not (self.is_mla or self.geometry.compressed or self.geometry.sparse)
+        return switch and since(self.release, "0.5.16") and plain and arguments.dcp_size == 1 and arguments.device == "cuda"
 
 
 def resolve(
@@ -142,6 +161,8 @@ def context_of(geometry: Geometry, arguments: ServerArguments, release: Release)
 
 def given_share(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> float:
     """The share that SGLang leaves of a ``mem_fraction_static`` the user gives (``aiter_share``)."""
+    if arguments.environment.honor_explicit_mem_fraction and since(release, "0.5.19"):
+        return 1.0
     is_mla = uses_latent(geometry, arguments, release)
     case = Resolution(geometry, arguments, release, device, is_mla, False, None)
     return aiter_share(case, context_of(geometry, arguments, release))
@@ -239,13 +260,15 @@ def _multimodal_reserve(case: Resolution) -> float:
     if not case.is_multimodal or not since(case.release, "0.5.18"):
         return 0.0
     arguments = case.arguments
-    reserved, transport, pool = MM_CACHE_MIB, arguments.mm_feature_transport, MM_TRANSPORT_MIB
+    cache, given = arguments.environment.vlm_cache_size_mb, arguments.environment.mm_feature_cache_mb
+    reserved, transport = MM_CACHE_MIB if cache is None else cache, arguments.mm_feature_transport
+    pool = MM_TRANSPORT_MIB if given is None else given
     if profiled_hopper(case):
-        reserved = 0
-        retains = (arguments.mm_preprocess_cache_size_mb or 0) > 0
+        reserved = cache or 0
+        retains = (arguments.mm_preprocess_cache_size_mb or 0) > 0 or reserved > 0
         if transport is None and arguments.nnodes == 1 and not retains:
             transport = "cuda_ipc"
-        if transport == "cuda_ipc" and (arguments.max_running_requests or 0) >= MANY_REQUESTS and not retains:
+        if transport == "cuda_ipc" and (arguments.max_running_requests or 0) >= MANY_REQUESTS and not retains and given is None:
             pool = 3 * MM_TRANSPORT_MIB
     if transport in ("cuda_ipc", "cuda_vmm"):
         reserved += pool

@@ -29,6 +29,18 @@ NO_BUDGET = (
     "--mem-fraction-static is not given and its default depends on the GPU's memory: give it, or --gpu NAME, or --gpu-mem MIB "
     "where that GPU has no fixed memory"
 )
+RESIZED_DEFAULT = (
+    "where the pool is sized anew after graphs are captured, the default of --mem-fraction-static depends on which prefills are "
+    "captured: give it"
+)
+RESIZED_STATE = (
+    "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING keeps more memory back for a model with state slots, by the card and its graphs; no "
+    "rule follows it; only bytes a token follow"
+)
+RESIZED_NOTE = (
+    "max_total_num_tokens is an upper bound: this server sizes the pool anew by what is free after graphs are captured, and says "
+    "so in a line 'Post-capture KV sizing'"
+)
 
 
 @frozen
@@ -112,7 +124,11 @@ def size(
     plan = _plan(geometry, arguments, release, device, draft)
     settings = plan.settings
     if fraction is None:
+        if settings.resized_later and arguments.mem_fraction_static is None:
+            return _sizing(plan, None, None, None, (NO_MEMORY if memory is None else RESIZED_DEFAULT,))
         fraction = settings.fraction
+    if settings.resized_later and plan.state is not None:
+        return _sizing(plan, None, None, fraction, (RESIZED_STATE,))
     if memory is None or fraction is None:
         return _sizing(plan, None, None, fraction, (NO_MEMORY if memory is None else NO_BUDGET,))
     slack = memory.total * (1 - fraction)
@@ -160,6 +176,7 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, fraction: floa
         mamba_cache_per_req=plan.state.whole if plan.state else None,
         symbol=plan.symbol,
         missing=missing,
+        notes=(RESIZED_NOTE,) if settings.resized_later and found is not None else (),
         stages=plan.stage_terms,
     )
 
@@ -211,7 +228,8 @@ def _profiled(plan: Plan, rest: float, state: int | None) -> _Pools:
     """0.3.0 to 0.5.10 (``init_memory_pool``): profile, drafts, user's cap, page, minimum over stages, window split."""
     settings = plan.settings
     release = settings.release
-    per_stage = [_quotient(rest, stage.cell, release) for stage in plan.stages]
+    small = settings.arguments.environment.ci_small_kv_size if not since(release, "0.5.7") else None
+    per_stage = [small or _quotient(rest, stage.cell, release) for stage in plan.stages]
     ends = []
     for profiled in per_stage:
         tokens = grown_tokens(profiled, pool_slots(profiled, plan.slot_demand(state), release), settings.spec, release)

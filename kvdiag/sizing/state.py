@@ -10,18 +10,19 @@ from kvdiag.releases import Release
 from kvdiag.sizing.history import since
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-CONV_BYTES = 2
 SLOTS_WITHOUT_REQUESTS = 512
 BASE_SLOTS = 3
 DEFAULT_STATE_RATIO = 0.9
 
 
-def state_bytes(shape: StateShape, attention_tp_size: int, ssm_dtype: str | None, release: Release) -> int:
+def state_bytes(
+    shape: StateShape, attention_tp_size: int, ssm_dtype: str | None, release: Release, conv_dtype: str | None = None
+) -> int:
     """``mamba_cache_per_req``: convolution inputs and matrices of all layers of one request, on one rank.
 
     ZAYA splits its channels over all ranks of the server: `attention_tp_size` is then its tp_size. Groups that tp does not
     divide are replicated (``extra_groups_for_head_shards``). The matrices' dtype is --mamba-ssm-dtype; from 0.5.9 the
-    config's where that is not given.
+    config's where that is not given. `conv_dtype` is SGLANG_MAMBA_CONV_DTYPE (0.5.9 and newer).
     """
     tp = attention_tp_size
     config_dtype = shape.ssm_dtype if since(release, "0.5.9") else None
@@ -40,7 +41,7 @@ def state_bytes(shape: StateShape, attention_tp_size: int, ssm_dtype: str | None
         conv = taps * _divided(shape.intermediate_size + 2 * groups * shape.state_size, tp, "convolution channels")
     conv += shape.replicated
     heads = 1 if shape.family in ("conv", "cca", "sconv") else _divided(shape.num_heads, tp, "state heads")
-    return (conv * CONV_BYTES + heads * shape.head_dim * shape.state_size * size) * len(shape.layers)
+    return (conv * _BYTES[conv_dtype or "bfloat16"] + heads * shape.head_dim * shape.state_size * size) * len(shape.layers)
 
 
 def _divided(value: int, tp: int, what: str) -> int:
@@ -49,11 +50,21 @@ def _divided(value: int, tp: int, what: str) -> int:
     return value // tp
 
 
-def slots_per_request(release: Release, *, radix: bool, extra_buffer: bool, lazy: bool, overlap: bool, speculative: bool) -> int:
+def slots_per_request(
+    release: Release,
+    *,
+    radix: bool,
+    extra_buffer: bool,
+    lazy: bool,
+    overlap: bool,
+    speculative: bool,
+    skips_lock: bool = False,
+) -> int:
     """State slots one running request takes (``_calculate_mamba_ratio``; a constant before 0.5.10).
 
     None before 0.5.3.post2 (one); 0.5.3.post2 to 0.5.6: 3; 0.5.7 adds two even without the extra buffer, one with it under
-    speculation; later one or two with it. Without the radix cache always one.
+    speculation; later one or two with it. Without the radix cache always one. `skips_lock` is SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK
+    (0.5.17 and newer).
     """
     if not radix or not since(release, "0.5.3.post2"):
         return 1
@@ -65,7 +76,8 @@ def slots_per_request(release: Release, *, radix: bool, extra_buffer: bool, lazy
         return BASE_SLOTS
     if not since(release, "0.5.10rc0"):
         return BASE_SLOTS + (1 if speculative else 2)
-    return BASE_SLOTS + (2 if overlap and not lazy else 1)
+    held = BASE_SLOTS - 1 if skips_lock and since(release, "0.5.17") else BASE_SLOTS
+    return held + (2 if overlap and not lazy else 1)
 
 
 @frozen

@@ -131,14 +131,14 @@ def validate_window_pool(tokens: int, window: int | None, page: int) -> None:
 
 def request_cap(
     window: int, page: int, requests: int, chunked_prefill: int, draft_tokens: int, decode_alloc: int, *,
-    overlap: bool, decode_slots: int | None,
+    overlap: bool, decode_slots: int | None, eviction_interval: int = EVICTION_INTERVAL,
 ) -> int:  # fmt: skip
     """Window tokens that `requests` can hold live at once (``compute_swa_request_cap``, 0.5.14 and newer).
 
     `decode_alloc` is what one request may allocate in a step; `decode_slots` are a decode server's extra slots, None for
     other servers.
     """
-    each = window + EVICTION_INTERVAL * max(1, draft_tokens) + page + decode_alloc
+    each = window + max(1, eviction_interval) * max(1, draft_tokens) + page + decode_alloc
     if decode_slots is not None:
         return each * requests + (window + page) * decode_slots
     return each * requests + (2 if overlap else 1) * chunked_prefill + page
