@@ -1,6 +1,7 @@
 """``kvdiag size`` and ``kvdiag.size``: boundaries between releases, refusals, and errors that name the argument."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -283,7 +284,7 @@ def test_a_stateful_architecture_without_a_rule_is_refused_and_not_sized_without
         ({"dcp_size": 2}, "dcp_size: SGLang 0.5.9 has no such argument"),
         ({"kv_cache_dtype": "fp7"}, "kv_cache_dtype = 'fp7'"),
         ({"tp_size": 0}, "tp_size = 0"),
-        ({"kv_cache_dtype": "nvfp4"}, "0.5.9 has no such dtype"),
+        ({"kv_cache_dtype": "nvfp4"}, "0.5.9 has no such value"),
         ({"swa_full_tokens_ratio": 1.5}, "swa_full_tokens_ratio = 1.5"),
         ({"attention_backend": "banana"}, "attention_backend = 'banana'"),
         ({"tp_size": "two"}, "tp_size = 'two'"),
@@ -343,3 +344,39 @@ def test_a_refused_config_leaves_the_checks_that_need_none(tmp_path):
     assert "cannot size this architecture" in json.dumps(start["model"])
     assert verdicts["bytes_per_token"] == "unknown"
     assert verdicts["memory_after_pool"] == "agree"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"tp_size": 2, "page_size": 48}, "a power of two, does not divide by --page-size 48"),
+        ({"chunked_prefill_size": 1000, "page_size": 16}, "--chunked-prefill-size 1000 does not divide by --page-size 16"),
+        ({"tp_size": 8, "attn_cp_size": 3}, "attn_cp_size x dp_size 3"),
+        ({"max_total_tokens": 1}, "max_running_requests comes to 0"),
+    ],
+)
+def test_a_server_that_would_stop_at_its_start_is_told_so_beside_its_figures(args, says):
+    args = {"mem_fraction_static": 0.85, **args}
+    notes = kvdiag.size(config=DENSE, release="0.5.22", args=args, available_gpu_memory=60.0, pre_model_load_memory=78.0).notes
+    assert any(says in note for note in notes), notes
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "release", "takes"),
+    [("EAGLE3", "0.4.4.post1", False), ("EAGLE3", "0.4.4.post2", True), ("STANDALONE", "0.5.2rc2", False),
+     ("NGRAM", "0.5.3", True), ("DFLASH", "0.5.10.post1", False), ("DSPARK", "0.5.15.post1", False), ("DSPARK", "0.5.16", True)],
+)  # fmt: skip
+def test_a_speculative_algorithm_is_taken_from_the_release_that_knows_it(algorithm, release, takes):
+    def sized():
+        return kvdiag.size(config=DENSE, release=release, args={"speculative_algorithm": algorithm}, draft_config=DENSE)
+
+    if takes:
+        assert sized().bytes_per_token
+    else:
+        with pytest.raises(KvdiagError, match=f"SGLang {re.escape(release)} has no such value"):
+            sized()
+
+
+def test_one_argument_under_two_names_with_two_values_is_refused():
+    with pytest.raises(KvdiagError, match="given twice"):
+        kvdiag.size(config=DENSE, release="0.5.22", args={"tp": 2, "tp_size": 4})

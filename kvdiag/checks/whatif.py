@@ -20,7 +20,7 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import ServerArguments, Sizing
 from kvdiag.sizing.resolve import given_share
-from kvdiag.sizing.startable import would_not_start
+from kvdiag.sizing.startable import serves_none, would_not_start
 from kvdiag.starts import Number
 
 NUMBERS: tuple[tuple[str, str], ...] = (
@@ -255,6 +255,8 @@ def _notes(
     inputs: CheckInputs, changes: Mapping[str, Any], rests: list[Interval], after: Arithmetic, numbers: Mapping[str, Interval]
 ) -> tuple[str, ...]:
     notes = list(would_not_start(inputs.geometry, after.arguments, changes)) if inputs.geometry is not None else []
+    slots = numbers.get("max_running_requests")
+    notes += serves_none(float(slots.high)) if slots is not None else ()
     if _moves_weights(inputs, changes):
         notes.append(
             "how the weights of a rank change is not in the log: taken from all of them split anew to none of them; "

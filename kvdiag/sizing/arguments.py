@@ -166,13 +166,10 @@ def strict_arguments(arguments: Mapping[str, Any], release: Release) -> ServerAr
             continue
         if not _is(value, field):
             raise ArgumentError(f"{name} = {value!r}: not {field.removesuffix(' | None')}")
-        choices = _CHOICES.get(own)
-        if choices is not None and value not in choices:
-            raise ArgumentError(f"{name} = {value!r}: not one of {', '.join(choices)}")
+        _check_choice(name, own, value, release)
         _check_range(name, own, value)
-        if own == "kv_cache_dtype":
-            _check_dtype(value, release)
-        taken[own] = value
+        if taken.setdefault(own, value) != value:
+            raise ArgumentError(f"{name} = {value!r}: {own} is given twice, also as {taken[own]!r}")
     return ServerArguments(**taken)
 
 
@@ -194,17 +191,34 @@ def _check_name(name: str, release: Release) -> None:
         raise ArgumentError(f"{name}: SGLang {release} has no such argument; releases {ranges} have it")
 
 
-_DTYPE_RELEASES = {
-    "fp8_e4m3": "0.4.1.post5..", "bf16": "0.5.4..", "bfloat16": "0.5.4..", "fp4_e2m1": "0.5.4..0.5.21", "mxfp8": "0.5.15..",
-    "nvfp4": "0.5.15..", "fp4_mx_block16": "0.5.15..",
+_VALUE_RELEASES: dict[str, dict[str, str]] = {
+    "kv_cache_dtype": {
+        "fp8_e4m3": "0.4.1.post5..", "bf16": "0.5.4..", "bfloat16": "0.5.4..", "fp4_e2m1": "0.5.4..0.5.21", "mxfp8": "0.5.15..",
+        "nvfp4": "0.5.15..", "fp4_mx_block16": "0.5.15..",
+    },
+    "speculative_algorithm": {
+        "EAGLE": "0.4.1.post4..", "NEXTN": "0.4.3.post1..", "EAGLE3": "0.4.4.post2..", "STANDALONE": "0.5.2..",
+        "NGRAM": "0.5.3rc0..", "DFLASH": "0.5.11..", "FROZEN_KV_MTP": "0.5.12..", "DSPARK": "0.5.16..",
+    },
 }  # fmt: skip
-"""A little wider than the choices of --kv-cache-dtype where the very release that changed them is not known."""
+"""The releases whose choices hold a value; a little wider where the very release that changed them is not known."""
 
 
-def _check_dtype(value: str, release: Release) -> None:
-    ranges = _DTYPE_RELEASES.get(value)
-    if ranges is not None and release not in parse_ranges(ranges):
-        raise ArgumentError(f"kv_cache_dtype = {value!r}: SGLang {release} has no such dtype; releases {ranges} have it")
+def _taken(own: str, value: str, release: Release) -> bool:
+    ranges = _VALUE_RELEASES.get(own, {}).get(value)
+    return ranges is None or release in parse_ranges(ranges)
+
+
+@lru_cache(maxsize=4096)
+def _check_choice(name: str, own: str, value: Any, release: Release) -> None:
+    choices = _CHOICES.get(own)
+    if choices is None:
+        return
+    if value not in choices:
+        raise ArgumentError(f"{name} = {value!r}: not one of {', '.join(c for c in choices if _taken(own, c, release))}")
+    if not _taken(own, value, release):
+        ranges = _VALUE_RELEASES[own][value]
+        raise ArgumentError(f"{name} = {value!r}: SGLang {release} has no such value; releases {ranges} have it")
 
 
 _POSITIVE = ("tp_size", "dp_size", "pp_size", "page_size", "context_length", "attn_cp_size", "dcp_size")

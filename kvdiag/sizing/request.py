@@ -21,7 +21,7 @@ from kvdiag.sizing.environment import Environment, environment_of
 from kvdiag.sizing.history import listed, registered
 from kvdiag.sizing.resolve import given_share
 from kvdiag.sizing.size import Memory, Sizing, size
-from kvdiag.sizing.startable import would_not_start
+from kvdiag.sizing.startable import serves_none, would_not_start
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 KEPT = 512
@@ -65,7 +65,10 @@ def requested_size(
         given *= given_share(geometry, arguments, number, device)
     sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given)
     names = tuple(ALIASES.get(name, name) for name in args)
-    notes = (*_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names))
+    notes = (
+        *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
+        *serves_none(sizing.max_running_requests),
+    )  # fmt: skip
     return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
 
 
