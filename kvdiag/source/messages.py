@@ -39,14 +39,6 @@ class Message:
     node: Node
 
 
-def statement_of(node: Node) -> Node:
-    """The simple statement around a node."""
-    current = node
-    while current.parent is not None and not current.type.endswith("_statement"):
-        current = current.parent
-    return current
-
-
 def messages_at(root: Node, file: str, places: Iterator[Node]) -> Iterator[Message]:
     """The messages that the string nodes `places` belong to: their own statement, and those that print what it builds."""
     assembler = Assembler(root)

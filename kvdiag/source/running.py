@@ -95,8 +95,6 @@ class _Follower:
 
     def simple(self, node: Node) -> None:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if node.type == "named_expression":
-            self.evaluator.value(node)
         if left is None or right is None or node.type not in ("assignment", "augmented_assignment"):
             return
         if left.type not in ("identifier", "attribute"):

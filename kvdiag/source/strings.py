@@ -22,13 +22,7 @@ Resolve = Callable[["Node"], "Template | None"]
 """What a name stands for where it is used, None where it is a value."""
 
 
-def nothing(node: Node) -> Template | None:
-    """A resolver that knows no names."""
-    del node
-    return None
-
-
-def template_of(node: Node, resolve: Resolve = nothing, depth: int = 0) -> Template | None:
+def template_of(node: Node, resolve: Resolve, depth: int = 0) -> Template | None:
     """What `node` prints, None where it is not a text (a plain value, a call of something else)."""
     reader = _READERS.get(node.type)
     if reader is None or depth > _DEEPEST:
@@ -61,8 +55,6 @@ def _string(node: Node, resolve: Resolve, depth: int) -> Template | None:
             parts.extend(_interpolation(child, resolve, depth))
         elif child.type == "string_content":
             parts.append(_content(child, raw, "f" in opening.rstrip("\"'")))
-        elif child.type in ("escape_interpolation",):
-            parts.append(text(child)[:1])
     return tuple(parts)
 
 
