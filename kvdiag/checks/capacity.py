@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.between import rope_excuses
 from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, capacities, missing_for_budget
 from kvdiag.checks.implied import implied_checks
 from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
@@ -52,7 +53,8 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
         terms["bytes_per_token"] = max([sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)])
-    verdict, lacking = judge(fits(capacity), found, budget_excuses(inputs) + _other_card(inputs, capacity, found))
+    excuses = budget_excuses(inputs) + _other_card(inputs, capacity, found) + _lengthened(inputs, arithmetic, capacity)
+    verdict, lacking = judge(fits(capacity), found, excuses)
     return Check(
         name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), formula, terms, lacking, once(lines)
     )
@@ -72,3 +74,16 @@ def _other_card(inputs: CheckInputs, capacity: Number, found: list[Candidate]) -
     value = other.capacity(release, budget[0], lambda s: s.max_total_num_tokens, "tokens")
     fitting = value is not None and value.meets(fits(capacity))
     return [Excuse("which card this was: free memory points to one, the capacity fits another")] if fitting else []
+
+
+def _lengthened(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> list[Excuse]:
+    """Where the capacity is what the budget gives once the RoPE cache has grown."""
+    budget, release = budget_of(inputs, capacity.rank), inputs.candidates()[-1]
+    if budget is None:
+        return []
+
+    def explained(shift: Interval) -> bool:
+        value = arithmetic.capacity(release, budget[0] + shift, lambda s: s.max_total_num_tokens, "tokens")
+        return value is not None and value.meets(fits(capacity))
+
+    return rope_excuses(inputs, explained)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
+from kvdiag.checks.between import rope_excuses
 from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, missing_for_budget, reservation, slots_of
 from kvdiag.checks.defaults import default_terms
 from kvdiag.checks.inputs import CheckInputs, budget_excuses
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import Reading, once
-from kvdiag.checks.verdict import Candidate, candidates, hull, judge
+from kvdiag.checks.verdict import Candidate, candidates, hull, judge, turned
 from kvdiag.quantity import Interval
 from kvdiag.starts import Number
 
@@ -71,7 +72,8 @@ def _rest_memory(inputs: CheckInputs, capacity: Number, found: list[Candidate]) 
         missing = missing_for_budget(inputs, capacity.rank)
         return Check("rest_memory", "unknown", capacity.rank, None, hull(found), None, formula, {}, missing, (capacity.line,))
     rest, worst = budget
-    verdict, missing = judge(rest, found, budget_excuses(inputs))
+    excuses = rope_excuses(inputs, lambda shift: (rest + shift).meets(hull(found)))
+    verdict, missing = judge(rest, found, turned(budget_excuses(inputs) + excuses))
     lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst)
     return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, formula, terms, missing, lines)
 
@@ -80,10 +82,12 @@ def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: li
     """The fraction in force, as the capacity implies it, against the one the log states."""
     assert worst.total is not None
     total, one, kept = worst.total, Interval.of(1, unit="fraction"), reservation(inputs)
-    found = [
-        Candidate(one - ((worst.available - budget.value - kept) / total).with_unit("fraction"), budget.releases)
-        for budget in budgets
-    ]
+
+    def given(shift: Interval) -> list[Candidate]:
+        free = worst.available + shift - kept
+        return [Candidate(one - ((free - budget.value) / total).with_unit("fraction"), budget.releases) for budget in budgets]
+
+    found = given(Interval.of(0, unit="bytes"))
     formula = FRACTION.replace("rest_memory", "rest_memory - mm_runtime_reservation") if kept.high else FRACTION
     lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst) | default_terms(inputs, worst)
     name, rank = "mem_fraction_static", capacity.rank
@@ -91,5 +95,6 @@ def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: li
         missing = ("mem_fraction_static (the server_args line)",)
         return Check(name, "unknown", rank, None, None, hull(found), formula, terms, missing, lines)
     told = Interval.of(inputs.mem_fraction_static, unit="fraction")
-    verdict, lacking = judge(told, found, budget_excuses(inputs))
+    excuses = rope_excuses(inputs, lambda shift: told.meets(hull(given(shift))))
+    verdict, lacking = judge(told, found, turned(budget_excuses(inputs) + excuses))
     return Check(name, verdict, rank, None, told, hull(found), formula, terms, lacking, lines)

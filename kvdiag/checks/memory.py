@@ -84,10 +84,11 @@ def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
         _table_part(inputs, rank),
         _sum(start, "graphs", rank, ("graph_memory",), None),
     ]
+    last = free_readings(start, rank)[-1]
     known = [part for part in parts if part is not None]
-    last = free_readings(start, rank)
-    if last and last[-1].interval is not None and last[-1].name != "pre_model_load_memory":
-        known.append(Part("headroom", last[-1].interval, (last[-1].line,), last[-1].name))
+    if last.interval is not None and last.name != "pre_model_load_memory":
+        known = [part for part in known if not part.lines or min(part.lines) <= last.line]
+        known.append(Part("headroom", last.interval, (last.line,), last.name))
     remainder = reading.total
     for part in known:
         remainder = remainder - part.interval

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.sizing import ServerArguments
-from kvdiag.starts import Start
+from kvdiag.starts import Number, Start
 
 
 @frozen
@@ -39,12 +39,18 @@ def _reading(start: Start, rank: str) -> Reading | None:
         return None
     lines = [after[-1].line]
     used = start.first("weight_memory", rank=rank)
-    before = start.first("pre_model_load_memory", rank=rank)
+    before = _before(start, rank, after[0])
     implied = after[0].interval + used.interval if used is not None and used.interval is not None else None
     total = before.interval if before is not None else None
     if before is not None:
         lines.insert(0, before.line)
     return Reading(rank, after[-1].interval, _both(total, implied), tuple(lines))
+
+
+def _before(start: Start, rank: str, loaded: Number) -> Number | None:
+    """What was free before the first weights: an excerpt that begins later has only the line of the draft's loading."""
+    found = (n for n in start.find("pre_model_load_memory", rank=rank) if n.path != loaded.path or n.line < loaded.line)
+    return next(found, None)
 
 
 def _both(stated: Interval | None, implied: Interval | None) -> Interval | None:

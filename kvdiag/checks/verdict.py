@@ -26,6 +26,11 @@ class Excuse:
     raises: bool = True
 
 
+def turned(excuses: Iterable[Excuse]) -> list[Excuse]:
+    """The excuses where the recomputed number is held against what the log implies: what lowers the log leaves it too high."""
+    return [Excuse(excuse.why, lowers=excuse.raises, raises=excuse.lowers) for excuse in excuses]
+
+
 def candidates(groups: Iterable[tuple[Release, ...]], compute: Callable[[Release], Interval | None]) -> list[Candidate]:
     """`compute` for each group of releases that size alike, equal results once; those for which it gives None do not count."""
     found: dict[Interval, list[Release]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kvdiag.frozen import replace
+from kvdiag.lines.formats import formats
 from kvdiag.lines.labels import FAMILIES, family_of_head
 from kvdiag.lines.literal import parse_arguments
 from kvdiag.lines.matcher import FOREWORD
@@ -57,7 +58,12 @@ def _broken(record: Record) -> bool:
         return not _whole(record)
     if record.family in FAMILIES:
         return record.message[-1:].isdigit()
-    return record.family is None and _begins_a_line(record)
+    return record.family is None and (_begins_a_line(record) or _breaks_off(record))
+
+
+def _breaks_off(record: Record) -> bool:
+    """Whether a known line may end here at a comma: of those whose own words begin with a value, no beginning tells more."""
+    return record.message.rstrip().endswith(",") and any(formats().starting(record.message))
 
 
 def _seam(first: Record, second: Record) -> bool:
@@ -91,7 +97,7 @@ def _settled(held: list[Record], remake: Remake, recover: Callable[[Record], Rec
         whole = _join(pieces, remake)
         if whole is not None:
             yield whole
-            yield from map(recover, held[count:])
+            yield from _rejoined(held[count:], remake, recover)
             return
     if len(held) > 1 and first.family in FAMILIES and _seam(*held[:2]):
         yield recover(replace(first, family=None, variants=(), values={}, torn=True))

@@ -22,6 +22,9 @@ _QUOTED = {
 }  # fmt: skip
 """Families of error texts, which are often quoted without their last sentence: they narrow, but contradict nothing."""
 
+_CUT = {"time without date"}
+"""Signs that somebody makes who shortens a log by hand: they narrow, but contradict nothing."""
+
 _FEWEST_FIELDS = 20
 """A dump of fewer fields was shortened by hand: what it lacks says nothing."""
 
@@ -70,7 +73,7 @@ class Evidence:
                 self._lines[key] = Observation(f"the words of {record.family}", releases, record.line.number, weak)
         for sign in _signs_of(record):
             if (sign,) not in self._lines:
-                self._lines[(sign,)] = Observation(sign, _signs()[sign], record.line.number)
+                self._lines[(sign,)] = Observation(sign, _signs()[sign], record.line.number, weak=sign in _CUT)
 
     def words(self, what: str, ranges: str, line: int) -> None:
         """The beginning of a text that only these releases have; as a quotation it narrows but contradicts nothing."""

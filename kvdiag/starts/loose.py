@@ -6,7 +6,9 @@ import re
 
 from kvdiag.lines import Record
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)|(?:[a-z_]\w*\.)+[A-Z]\w*: ")
+"""The last line of a traceback: a class named as errors are, or any class with its module (``OutOfResources``)."""
+
 _OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError")
 _OPENINGS = {
     "Loaded weights leave no GPU memory": "no_memory_for_pool",

@@ -34,6 +34,8 @@ def draft_pool(facts: Facts, at: At) -> Iterator[Hit]:
     tokens = next((n for n in facts.start.find("pool_tokens") if n.role == "draft" and n.rank == pool.rank), None)
     rows = tokens.value if tokens and isinstance(tokens.value, int) and tokens.value > 0 else None
     both = pool.interval + target.interval
+    if both.low <= 0:
+        return
     inside = facts.since("0.5.14")
     weights = next((n for n in facts.start.find("weight_memory") if n.role == "draft"), None)
     values = {

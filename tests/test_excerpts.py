@@ -1,0 +1,148 @@
+"""What people paste of a log: one rank's lines, a beginning or an end cut off, times without a date, lines wrapped by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import kvdiag
+from kvdiag.reports.text_report import render
+
+ARGUMENTS = (
+    "[2026-06-01 10:00:00] server_args=ServerArgs(model_path='{model}', context_length={context}, kv_cache_dtype='auto', "
+    "mem_fraction_static=0.8, max_running_requests=1, max_total_tokens=None, page_size=1, swa_full_tokens_ratio=0.1, "
+    "tp_size={tp}, pp_size=1, dp_size=1, enable_dp_attention=False, speculative_algorithm=None)\n"
+)
+
+
+def explained(tmp_path, text, release=None):
+    log = tmp_path / "server.log"
+    log.write_text(text, encoding="utf-8")
+    return kvdiag.explain(str(log), release=release)
+
+
+def start_of(tmp_path, text, release=None):
+    return explained(tmp_path, text, release).starts[0]
+
+
+def verdicts(start):
+    return {check.name: check.verdict for check in start.checks}
+
+
+def gemma(tokens, context=262144):
+    """A start of Gemma-4 31B whose printed readings leave a budget of 7.0 GiB, which is 91,750 tokens of 81,920 bytes."""
+    text = ARGUMENTS.format(model="google/gemma-4-31B-it", context=context, tp=1)
+    return text.replace("tp_size=1", "tp_size=2") + "".join(
+        f"[2026-06-01 10:00:09 TP{rank}] Load weight begin. avail mem=22.50 GB\n"
+        f"[2026-06-01 10:00:19 TP{rank}] Load weight end. elapsed=9.00 s, type=Gemma4ForConditionalGeneration, quant=awq, "
+        "bits=4, avail mem=11.50 GB, mem usage=11.00 GB.\n"
+        f"[2026-06-01 10:00:20 TP{rank}] Use sliding window memory pool. full_layer_tokens={tokens}, "
+        f"swa_layer_tokens={tokens // 10}\n"
+        for rank in (0, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "context", "verdict"),
+    [(91_750, 262_144, "agree"), (90_980, 262_144, "unknown"), (89_000, 262_144, "disagree"), (90_980, 131_072, "disagree")],
+    ids=["as printed", "60 MiB less", "215 MiB less", "60 MiB less and caches that are long enough"],
+)
+def test_what_lengthened_rope_caches_keep_is_not_known(tmp_path, tokens, context, verdict):
+    start = start_of(tmp_path, gemma(tokens, context), "0.5.12")
+    assert verdicts(start)["max_total_num_tokens"] == verdict
+    assert verdicts(start)["rest_memory"] == verdict
+    assert verdicts(start)["mem_fraction_static"] == verdict
+    assert ("KV101" in {finding.code for finding in start.findings}) == (verdict == "disagree")
+
+
+def test_the_lines_of_one_rank_refute_no_budget(tmp_path):
+    """The rank with the least memory decides, and it may be one that is not in the excerpt."""
+    alone = [line for line in gemma(80_000).splitlines(keepends=True) if " TP1]" not in line]
+    start = start_of(tmp_path, "".join(alone), "0.5.12")
+    assert {verdicts(start)[name] for name in ("max_total_num_tokens", "rest_memory", "mem_fraction_static")} == {"unknown"}
+    assert "KV101" not in {finding.code for finding in start.findings}
+
+
+def test_more_tokens_than_one_rank_allows_are_refuted_whoever_is_missing(tmp_path):
+    alone = [line for line in gemma(99_000).splitlines(keepends=True) if " TP1]" not in line]
+    start = start_of(tmp_path, "".join(alone), "0.5.12")
+    assert {verdicts(start)[name] for name in ("max_total_num_tokens", "rest_memory", "mem_fraction_static")} == {"disagree"}
+
+
+def test_memory_before_loading_is_not_read_off_the_drafts_line(tmp_path):
+    """An excerpt that begins at the end of the target's weights still has the line with which the draft's begin."""
+    start = start_of(
+        tmp_path,
+        "[2026-09-11 23:44:38 TP0] Load weight end. elapsed=90.11 s, type=DeepseekV3ForCausalLM, quant=fp8, "
+        "avail mem=27.40 GB, mem usage=84.00 GB.\n"
+        "[2026-09-11 23:44:38 TP0] Load weight begin. avail mem=27.50 GB\n"
+        "[2026-09-11 23:45:53 TP0] Load weight end. elapsed=14.58 s, type=DeepseekV3ForCausalLMNextN, quant=fp8, "
+        "avail mem=24.70 GB, mem usage=2.80 GB.\n"
+        "[2026-09-11 23:46:13 TP0] Memory pool end. avail mem=9.90 GB\n",
+    )
+    (ledger,) = start.memory
+    assert float(ledger.total.low / 2**30) == pytest.approx(111.4, abs=0.02)
+    assert ledger.get("unexplained").high > 0
+
+
+def test_pools_below_the_last_reading_are_not_taken_from_it(tmp_path):
+    start = start_of(
+        tmp_path,
+        "[2025-12-29 18:33:03 TP0] Load weight begin. avail mem=15.30 GB\n"
+        "[2025-12-29 18:33:13 TP0] Load weight end. type=Lfm2ForCausalLM, dtype=torch.bfloat16, avail mem=13.80 GB, "
+        "mem usage=1.50 GB.\n"
+        "[2025-12-29 18:33:13 TP0] KV Cache is allocated. #tokens: 464096, K size: 2.66 GB, V size: 2.66 GB\n",
+    )
+    (ledger,) = start.memory
+    assert ledger.get("headroom").low > 13 * 2**30
+    assert ledger.get("kv_pool") is None
+    assert abs(ledger.get("unexplained").low) < 2**25
+
+
+def test_two_pools_too_small_to_print_have_no_shares(tmp_path):
+    line = "[2025-09-28 17:07:10 TP0] KV Cache is allocated. #tokens: 512, K size: 0.00 GB, V size: 0.00 GB\n"
+    end = "[2025-09-28 17:07:10 TP0] Memory pool end. avail mem=9.00 GB\n"
+    start = start_of(tmp_path, line + end + line + end)
+    assert "KV702" not in {finding.code for finding in start.findings}
+
+
+def test_a_date_cut_off_contradicts_no_words(tmp_path):
+    diagnosis = explained(
+        tmp_path,
+        "[20:52:05] Load weight end. elapsed=2.57 s, type=Qwen3ForCausalLM, avail mem=14.40 GB, mem usage=8.60 GB.\n"
+        "[20:52:05] Memory pool end. avail mem=3.40 GB\n",
+    )
+    start = diagnosis.starts[0]
+    assert not start.start.release.contradiction
+    assert str(start.start.release.possible.ordered()[0]) == "0.5.10rc0"
+    assert "KV102" not in {finding.code for finding in start.findings}
+
+
+def test_an_exception_is_named_though_its_class_is_not_called_an_error(tmp_path):
+    diagnosis = explained(
+        tmp_path,
+        "[2026-05-04 01:05:33 TP0] Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=103.70 GB, "
+        "mem usage=81.60 GB.\n"
+        "[2026-05-04 01:06:12 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/srt/model_executor/model_runner.py", line 210, in __init__\n'
+        "    self.capture()\n"
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 196608, Hardware limit: 65536.\n",
+    )
+    text = render(diagnosis)
+    assert "KV001" in text
+    assert "OutOfResources: out of resource: shared memory" in text
+    assert "KV010" not in text
+
+
+def test_lines_wrapped_at_commas_are_read_one_behind_the_other(tmp_path):
+    start = start_of(
+        tmp_path,
+        "Load weight end. elapsed=215.46 s, type=Gemma4ForConditionalGeneration,\n"
+        "avail mem=97.30 GB, mem usage=15.60 GB.\n"
+        "Capture target decode CUDA graph end. elapsed=22.18 s, mem usage=1.90 GB,\n"
+        "avail mem=14.20 GB.\n"
+        "Engine startup timings (s): load_weight=215.46, scheduler_e2e=256.47,\n"
+        "tokenizer_e2e=261.44\n",
+    )
+    numbers = {number.name: number.value for number in start.start.numbers}
+    assert numbers["graph_memory"] == pytest.approx(1.9 * 2**30, rel=0.01)
+    assert numbers["memory_after_graphs"] == pytest.approx(14.2 * 2**30, rel=0.01)
