@@ -30,6 +30,20 @@ def _state_bytes(facts: Facts) -> Interval | None:
     return found.interval if found else None
 
 
+def _verify_bytes(facts: Facts) -> Interval | None:
+    """States kept while drafts are verified, for every request that may run: part of the pool's bytes, but no slots."""
+    return _together(facts, "intermediate_ssm_state_bytes", "intermediate_conv_window_bytes")
+
+
+def _slot_bytes(facts: Facts) -> Interval | None:
+    return _together(facts, "conv_state_bytes", "ssm_state_bytes")
+
+
+def _together(facts: Facts, *names: str) -> Interval | None:
+    found = [number.interval for name in names if (number := facts.number(name)) is not None and number.interval is not None]
+    return sum(found[1:], found[0]) if len(found) == len(names) else None
+
+
 def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
     """State slots allow fewer requests than the KV pool would hold."""
     slots, tokens = facts.whole("max_mamba_cache_size"), facts.tokens
@@ -37,12 +51,13 @@ def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
         return
     least, most = _per_request(facts)
     cap = facts.limits.max_running_requests
-    given = facts.arg("max_running_requests")
     requests = Interval.of(slots // most, slots // least, "requests")
-    if requests.high < 1 or (cap is not None and given == cap and cap < requests.low):
+    if requests.high < 1 or requests.low >= at["default_cap"]:
         return
-    each = tokens / float(requests.high)
-    states = _state_bytes(facts)
+    if cap is not None and all(slots // per != cap for per in range(least, most + 1)):
+        return
+    each = tokens / float(cap or requests.high)
+    states = _slot_bytes(facts)
     values: dict[str, Any] = {
         "slots": slots,
         "requests": requests if cap is None else cap,
@@ -131,7 +146,14 @@ def ratio_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     share = states / (states + pool.interval)
     if share.low < at["share"]:
         return
-    yield Hit(
-        facts.lines(facts.number("state_pool_bytes"), pool),
-        {"states": states, "pool": pool.interval, "share": share, "slots": facts.whole("max_mamba_cache_size")},
-    )
+    verify, own = _verify_bytes(facts), _slot_bytes(facts)
+    drafts = verify is not None and own is not None and verify.low > own.high
+    values: dict[str, Any] = {
+        "states": own,
+        "pool": pool.interval,
+        "share": share,
+        "slots": facts.whole("max_mamba_cache_size"),
+        "verify": verify,
+        "mostly": "" if drafts else None,
+    }
+    yield Hit(facts.lines(facts.number("state_pool_bytes"), pool), values)
