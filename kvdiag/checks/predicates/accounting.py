@@ -6,19 +6,24 @@ from collections.abc import Iterator, Mapping
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
+from kvdiag.lines import Record
 from kvdiag.starts import Event
 
 At = Mapping[str, float]
 
+
+_STATES = "req_to_token_pool.mamba_pool.size"
 
 _BOOKS = (
     ("max_total_num_tokens", "total_tokens"),
     ("max_total_num_tokens", "available_size", "evictable_size", "protected_size"),
     ("max_total_num_token", "available_size"),
     ("total", "available", "evictable", "protected", "session_held", "uncached"),
+    ("second total", "second available", "second evictable", "second protected", "second session_held", "second uncached"),
     ("full_tokens_per_layer", "full_available_size", "full_evictable_size", "tree_cache.full_protected_size()"),
     ("token_to_kv_pool_allocator.size", "full_available_size", "full_evictable_size", "tree_cache.full_protected_size()"),
     ("swa_tokens_per_layer", "swa_available_size", "swa_evictable_size", "tree_cache.swa_protected_size()"),
+    (_STATES, "mamba_available_size", "mamba_evictable_size", "tree_cache.mamba_protected_size()"),
 )
 """The name of a capacity in the self-check's line, and of what must add up to it."""
 
@@ -27,42 +32,57 @@ _TOLD_APART = ("token_to_kv_pool_allocator.available_size()", "available_token_s
 """Where one of these stands beside it, ``available_size`` is free and evictable tokens together."""
 
 
-def _balance(event: Event) -> int | None:
-    """Free tokens less what the pool has, as the self-check prints them: above zero, more is free than exists."""
-    record = event.record
+def _balance(event: Event) -> tuple[int, str] | None:
+    """Of the first book that does not balance, else of the first: what is free less what the pool has, and of what.
+
+    Above zero, more is free than exists. None where the line prints no book.
+    """
+    record, balances = event.record, []
     for total, *parts in _BOOKS:
         whole = record.number(total)
         found = [record.number(part) for part in parts]
         if isinstance(whole, int) and isinstance(found[0], int):
             if any(name in record.values for name in _TOLD_APART):
                 found = [found[0], *found[2:]]
-            return sum(int(part) for part in found if part is not None) - whole
-    return None
+            more = sum(int(part) for part in found if part is not None) - whole
+            balances.append((more, "state slot" if _of_states(record, total) else "token"))
+    return next((balance for balance in balances if balance[0]), balances[0] if balances else None)
+
+
+def _of_states(record: Record, total: str) -> bool:
+    named = record.values.get({"total": "pool", "second total": "second pool"}.get(total, ""))
+    return total == _STATES or (named is not None and named.text.startswith("mamba"))
+
+
+def _many(count: int, what: str) -> str:
+    return what if count == 1 else what + "s"
 
 
 def freed_twice(facts: Facts, at: At) -> Iterator[Hit]:
-    """More tokens are free than the pool has: pages were freed twice."""
+    """More is free than the pool has: pages, or states, were freed twice."""
     for event in facts.events("pool_leak"):
-        more = _balance(event)
-        if more is not None and more > 0:
-            page = facts.inputs.arguments.page_size
+        balance = _balance(event)
+        if balance is not None and balance[0] > 0:
+            more, what = balance
+            page = facts.inputs.arguments.page_size if what == "token" else None
             pages = more // page if page and more % page == 0 else None
-            yield Hit(event_lines([event]), {"more": more, "page": page, "pages": pages})
+            yield Hit(event_lines([event]), {"more": more, "what": _many(more, what), "page": page, "pages": pages})
             return
 
 
 def lost_tokens(facts: Facts, at: At) -> Iterator[Hit]:
-    """Fewer tokens are free than should be when nothing runs: they were not given back."""
+    """Less is free than should be when nothing runs: it was not given back."""
     for event in facts.events("pool_leak"):
-        more = _balance(event)
-        if more is not None and more < 0:
-            total = event.record.number("max_total_num_tokens")
-            yield Hit(event_lines([event]), {"lost": -more, "total": total})
+        balance = _balance(event)
+        if balance is not None and balance[0] < 0:
+            lost, what = balance
+            total = event.record.number(_STATES if what != "token" else "max_total_num_tokens")
+            yield Hit(event_lines([event]), {"lost": -lost, "what": _many(-lost, what), "all": what + "s", "total": total})
             return
 
 
 def unbalanced_books(facts: Facts, at: At) -> Iterator[Hit]:
     """The self-check failed and prints no figures to tell which way."""
     events = facts.events("pool_leak")
-    if events and all(_balance(event) in (None, 0) for event in events):
+    if events and all((_balance(event) or (0, ""))[0] == 0 for event in events):
         yield Hit(event_lines(events), {"count": len(events)})
