@@ -71,6 +71,8 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
         return "unknown"
     if batch.usage.high >= FULL:
         return "kv_pool"
+    if batch.kind == "prefill" and batch.transferring is not None:  # a prefill server: nothing decodes, so nothing is kept back
+        return "prefill"
     if bounds.is_prefill_full or (bounds.chunk and (batch.new_tokens or 0) >= bounds.chunk):
         return "prefill"
     return "admission_reserve" if bounds.reserve_can_bind(batch.tokens, batch.running) else "unknown"

@@ -49,7 +49,7 @@ def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
 
 
 def memory_grew(facts: Facts, at: At) -> Iterator[Hit]:
-    """Free memory went up while the weights were loaded: somebody else gave memory back."""
+    """Free memory went up while the weights were loaded: memory came back meanwhile."""
     if facts.inputs.on_shared_memory:
         return
     for rank in facts.start.ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
@@ -12,6 +13,8 @@ from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 
 At = Mapping[str, float]
+
+_WINDOW_POOL = r"Available swa(?: tokens)?: ([0-9]{1,12}) "
 
 NEAR_SECONDS = 10.0
 """A decode line within this many seconds of a retraction tells of its moment."""
@@ -119,5 +122,9 @@ def allocation_failed(facts: Facts, at: At) -> Iterator[Hit]:
     if events:
         record = events[0].record
         asked = record.number("Try to allocate")
-        free = record.number("Available tokens") or record.number("Avaliable tokens")
-        yield Hit(event_lines(events, 3), {"asked": asked, "free": free})
+        names = ("Available tokens", "Avaliable tokens", "Available full tokens")
+        free = next((number for name in names if (number := record.number(name)) is not None), None)
+        told = re.search(_WINDOW_POOL, record.values["other pools"].text) if "other pools" in record.values else None
+        window = int(told[1]) if told and asked is not None and int(told[1]) < asked else None
+        enough = free is not None and asked is not None and free >= asked and window is None
+        yield Hit(event_lines(events, 3), {"asked": asked, "free": free, "window": window, "enough": "" if enough else None})

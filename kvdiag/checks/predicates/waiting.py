@@ -27,7 +27,8 @@ def _share(facts: Facts, found: list[Batch]) -> float:
 def _sample(facts: Facts, found: list[Batch]) -> dict[str, Any]:
     """How many of how many lines a statement rests on."""
     lines = facts.activity.decode or facts.activity.prefill
-    return {"lines": len(found), "all": len(lines), "share": _share(facts, found)}
+    kind = "decode" if facts.activity.decode else "prefill"
+    return {"lines": len(found), "all": len(lines), "share": _share(facts, found), "kind": kind}
 
 
 def extremes(found: list[Batch], name: str) -> tuple[int, int]:
@@ -54,6 +55,7 @@ def pool_bound(facts: Facts, at: At) -> Iterator[Hit]:
         return
     held = [b.tokens / b.running for b in found if b.tokens and b.running]
     pool, each = facts.pool_tokens, average(held)
+    moving = max((b.transferring or 0 for b in found if b.kind == "prefill"), default=0)
     values: dict[str, Any] = {
         **_sample(facts, found),
         "running": extremes(found, "running"),
@@ -62,6 +64,7 @@ def pool_bound(facts: Facts, at: At) -> Iterator[Hit]:
         "each": each,
         "tokens": pool,
         "holds": int(float(pool.low) / each) if pool and each else None,
+        "moving": moving or None,
     }
     yield Hit(tuple(b.line for b in found[:6]), values)
 
