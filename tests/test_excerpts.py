@@ -146,3 +146,42 @@ def test_lines_wrapped_at_commas_are_read_one_behind_the_other(tmp_path):
     numbers = {number.name: number.value for number in start.start.numbers}
     assert numbers["graph_memory"] == pytest.approx(1.9 * 2**30, rel=0.01)
     assert numbers["memory_after_graphs"] == pytest.approx(14.2 * 2**30, rel=0.01)
+
+
+SERVING = (
+    "[2026-07-01 10:00:00 TP0] max_total_num_tokens=181120, chunked_prefill_size=2048, max_prefill_tokens=20000, "
+    "max_running_requests=48, context_len=202752, available_gpu_mem=3.80 GB\n"
+    "[2026-07-01 10:20:11 TP0] Prefill batch, #new-seq: 1, #new-token: 2048, #cached-token: 0, token usage: 0.02, "
+    "#running-req: 0, #queue-req: 0, #pending-token: 8192, cuda graph: False, input throughput (token/s): 201.00\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 72.00 MiB (GPU 3; 61.27 GiB total capacity; 56.05 "
+        "GiB already allocated; 5.00 MiB free; 58.39 GiB reserved in total by PyTorch)",
+        "torch.OutOfMemoryError: NPU out of memory. Tried to allocate 72.00 MiB (NPU 3; 61.27 GiB total capacity; 56.05 GiB "
+        "already allocated; 56.05 GiB current active; 5.00 MiB free; 58.39 GiB reserved in total by PyTorch)",
+        "[rank0]:[E522 11:31:08.878836785 OpParamMaker.cpp:454] NPU out of memory. NPUWorkspaceAllocator tried to allocate "
+        "72.00 MiB(NPU 3; 61.27 GiB total capacity; 5.00 MiB free).",
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 72.00 MiB. GPU 3 has a total capacity of 61.27 GiB of "
+        "which 5.00 MiB is free.",
+    ],
+    ids=["torch 2.0", "npu", "npu workspace", "hip"],
+)
+def test_an_allocator_is_read_in_every_wording(tmp_path, text):
+    capture = "[2026-07-01 10:00:00 TP3] Capture cuda graph begin. This can take up to several minutes. avail mem=0.60 GB\n"
+    (finding,) = [f for f in start_of(tmp_path, capture + text + "\n").findings if f.code == "KV010"]
+    assert "asked for 72 MiB. 5 MiB were free on GPU 3, a card of 61.27 GiB" in finding.message
+
+
+def test_metal_out_of_memory_is_a_batch_that_did_not_fit(tmp_path):
+    text = (
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: "
+        "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\n"
+        "[2026-07-01 10:20:20] Subprocess scheduler_0 (pid=812) crashed with exit code -6. Triggering SIGQUIT for cleanup...\n"
+    )
+    codes = {finding.code for finding in start_of(tmp_path, SERVING + text).findings}
+    assert "KV012" in codes
+    assert "KV021" not in codes

@@ -9,7 +9,9 @@ from kvdiag.lines import Record
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)|(?:[a-z_]\w*\.)+[A-Z]\w*: ")
 """The last line of a traceback: a class named as errors are, or any class with its module (``OutOfResources``)."""
 
-_OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError")
+_OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError", "CallbackErrorOutOfMemory")
+_TABLE_FRAMES = ("ReqToTokenPool(", "self.req_to_token = torch.")
+"""Source lines in the traceback of the table that maps requests and positions to cache rows."""
 _OPENINGS = {
     "Loaded weights leave no GPU memory": "no_memory_for_pool",
     "Not enough memory. Please try to increase": "no_memory_for_pool",
@@ -47,8 +49,8 @@ def loose_fraction(record: Record) -> str:
 def loose_kind(record: Record) -> str:
     """The kind of event a record without a family reports; empty for none. SGLANG_KINDS name what only SGLang prints.
 
-    ``out_of_memory`` is a device allocator's failure, ``exception`` the last line of a traceback, ``capturing`` a
-    progress line of graph capture.
+    ``out_of_memory`` is a device allocator's failure, ``request_table_frame`` the traceback's line that makes that table,
+    ``exception`` the last line of a traceback, ``capturing`` a progress line of graph capture.
     """
     text = record.message[:4000]
     for opening, kind in _OPENINGS.items():
@@ -58,6 +60,8 @@ def loose_kind(record: Record) -> str:
         return "no_memory_for_pool"
     if any(mark in text for mark in _OUT_OF_MEMORY) and not record.prefixed:
         return "out_of_memory"
+    if any(mark in text for mark in _TABLE_FRAMES) and not record.prefixed:
+        return "request_table_frame"
     if "avail_mem=" in text and re.search(_CAPTURING, text):
         return "capturing"
     if not record.prefixed and _EXCEPTION.match(text.lstrip()):

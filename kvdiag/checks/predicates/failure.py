@@ -14,11 +14,17 @@ from kvdiag.starts import Event
 
 At = Mapping[str, float]
 _SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
-_TRIED = "Tried to allocate " + _SIZE
+_TRIED = "[Tt]ried to allocate " + _SIZE
 _TOTAL = r"GPU ([0-9]{1,4}) has a total capacity of ([0-9]{1,6}(?:\.[0-9]{1,4})?)"
-_FREE = "of which " + _SIZE + " is free"
+_TOTAL_UP_TO_2_0 = r"\([A-Z]{3} ([0-9]{1,4}); ([0-9]{1,6}(?:\.[0-9]{1,4})?) GiB total capacity"
+"""As torch 2.0 and its NPU port print it."""
+_FREE = "(?:of which |; )" + _SIZE + " (?:is )?free"
 _OTHERS = re.compile("Process [0-9]{1,9} has " + _SIZE + " memory in use")
 _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
+_FRAMES = 6
+"""Lines within which the frame that asks for memory stands before the allocator's text."""
+_ENTRY_BYTES = 4
+"""The request table holds int32 (``ReqToTokenPool``)."""
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
 _STEPS = r"\| *([0-9]{1,6})/([0-9]{1,6}) \["
 _UNITS = {"MiB": 2**20, "MB": 2**20, "GiB": 2**30, "GB": 2**30}
@@ -59,7 +65,7 @@ def _phase(facts: Facts, event: Event) -> str:
 
 def _oom_values(facts: Facts, event: Event) -> dict[str, Any]:
     text = event.record.message
-    total = re.search(_TOTAL, text)
+    total = re.search(_TOTAL, text) or re.search(_TOTAL_UP_TO_2_0, text)
     tried, free = _bytes(re.search(_TRIED, text)), _bytes(re.search(_FREE, text))
     values: dict[str, Any] = {
         "tried": tried,
@@ -151,6 +157,19 @@ def loading_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
             held = [_bytes(found) or Fraction(0) for found in _OTHERS.finditer(event.record.message)]
             values = {"others": sum(held) if held else None, "processes": len(held)}
             yield Hit(event_lines([event]), _oom_values(facts, event) | values)
+            return
+
+
+def request_table_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
+    """The table of requests and positions, made before the pools, did not fit."""
+    frames = [event.record.line.number for event in facts.events("request_table_frame")]
+    for event in facts.ran_out:
+        line = event.record.line.number
+        if any(line - _FRAMES < frame < line for frame in frames):
+            values = _oom_values(facts, event)
+            row = facts.context * _ENTRY_BYTES if facts.context else None
+            rows = round(values["tried"] / row) if row and values["tried"] else None
+            yield Hit(event_lines([event]), values | {"context": facts.context, "rows": rows})
             return
 
 

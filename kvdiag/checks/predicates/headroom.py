@@ -42,10 +42,23 @@ def lost_before_sizing(facts: Facts, at: At) -> Iterator[Hit]:
         values |= {"outside": outside, "lost": lost, "fraction": fraction}
         yield Hit(facts.lines(free, facts.number("max_total_num_tokens")), values)
         return
+    back = _given_back(facts)
+    if back is not None and back.low > at["back_gib"] * GIB:
+        values |= {"back": back, "draft": "" if facts.start.find("weight_memory", role="draft") else None}
+        yield Hit(facts.lines(facts.number("memory_after_pool"), free), values)
+        return
     context = facts.context
     small = context is not None and tokens.high < context / 2
     if small and total is None and free.interval.low > at["idle_gib"] * GIB:
         yield Hit(facts.lines(free, facts.number("max_total_num_tokens")), values)
+
+
+def _given_back(facts: Facts) -> Interval | None:
+    """What came free between the end of loading and the end of the target's pools, beyond what the pools took."""
+    check = next((c for c in facts.checks if c.name == "memory_after_pool" and c.role != "draft"), None)
+    if check is None or check.observed is None or check.recomputed is None or check.observed.low <= check.recomputed.high:
+        return None
+    return Interval(check.observed.low - check.recomputed.high, check.observed.high - check.recomputed.low, "bytes")
 
 
 def memory_grew(facts: Facts, at: At) -> Iterator[Hit]:

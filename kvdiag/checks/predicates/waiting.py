@@ -179,6 +179,7 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
     new, pending = [b.new_tokens or 0 for b in waits], [b.pending for b in waits if b.pending]
     if pending and max(pending) < max(new) * at["behind"]:
         return
+    chunk = facts.whole("chunked_prefill_size")
     values: dict[str, Any] = {
         "queued": max(b.queued or 0 for b in waits),
         "running": max((b.running or 0 for b in waits), default=None),
@@ -186,7 +187,8 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
         "counts": facts.new_token,
         "pending": max(pending) if pending else None,
         "batches": max(pending) // max(new) if pending else None,
-        "chunk": facts.whole("chunked_prefill_size"),
+        "chunk": chunk,
+        "small": "" if max(new) < (chunk / 2 if chunk else at["small"]) else None,
     }
     if not pending and facts.cap is not None and (values["running"] or 0) >= facts.cap:
         return
