@@ -62,7 +62,9 @@ class Change:
     old: Any
     new: Any
     args: dict[str, Any] = field(default_factory=dict)
-    gpu: int = H100
+    gpu: int | None = H100
+    draft: dict[str, Any] | None = None
+    memory: tuple[float, float] = (AVAIL, TOTAL)
 
 
 def tokens(cell, budget=BUDGET):
@@ -75,8 +77,9 @@ def sized(change, release):
         args.setdefault("mem_fraction_static", F)
     capability = (10, 0) if change.gpu == B200 else (9, 0)
     return kvdiag.size(
-        config=change.config, release=release, args=args, available_gpu_memory=AVAIL, pre_model_load_memory=TOTAL,
-        gpu_mem_mib=change.gpu, compute_capability=capability,
+        config=change.config, release=release, args=args, available_gpu_memory=change.memory[0],
+        pre_model_load_memory=change.memory[1], gpu_mem_mib=change.gpu, compute_capability=capability,
+        draft_config=change.draft,
     )  # fmt: skip
 
 

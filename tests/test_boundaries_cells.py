@@ -36,7 +36,7 @@ CHANGES = [
            128 // 8 * 256 * 61 * 2 * 2, 576 * 61 * 2, {"tp_size": 8}),
     Change("DeepSeek-V3 becomes latent", "0.4.0.post2", "0.4.1", LATENT, "bytes_per_token",
            128 // 8 * 64 * 61 * 2 * 2, 576 * 61 * 2, {"tp_size": 8}),
-    Change("DP attention divides the heads' ranks", "0.4.1.post6", "0.4.1.post7", LLAMA, "kv_heads_per_rank", 1, 4,
+    Change("DP attention divides the heads' ranks", "0.4.1.post6", "0.4.1.post7", LLAMA, "kv_heads_per_rank", 1, 8,
            {"tp_size": 8, "dp_size": 4, "enable_dp_attention": True}),
     Change("the width of V counts", "0.5.6.post2", "0.5.7", WIDE_K, "bytes_per_token",
            8 * 192 * 32 * 2 * 2, 8 * (192 + 128) * 32 * 2),

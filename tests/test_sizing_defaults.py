@@ -22,7 +22,7 @@ GIB = 1024
 def case(release, memory=None, mla=False, multimodal=False, vendor="nvidia", architecture=None, capability=(9, 0), **arguments):
     geometry = GEOMETRY if architecture is None else replace(GEOMETRY, architecture=architecture)
     device = Device(memory, capability, vendor)
-    return Resolution(geometry, ServerArguments(**arguments), parse_release(release), device, mla, multimodal, None)
+    return Resolution(geometry, ServerArguments(**arguments), parse_release(release), device, mla, multimodal)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_ascend_cards_have_defaults_of_their_own(release, memory, chunk, few, ma
         elsewhere = chunk_default(ServerArguments(), number, Device(memory))
         assert chunk_default(ServerArguments(**arguments), number, device) == (chunk or elsewhere)
         for ranks, size in ((3, few), (4, many)):
-            given = Resolution(GEOMETRY, ServerArguments(tp_size=ranks, **arguments), number, device, False, False, None)
+            given = Resolution(GEOMETRY, ServerArguments(tp_size=ranks, **arguments), number, device, False, False)
             plain = replace(given, device=Device(memory), arguments=ServerArguments(tp_size=ranks))
             assert decode_graph_size(given, memory) == (size or decode_graph_size(plain, memory))
 

@@ -15,7 +15,9 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
 from kvdiag.sizing import UNKNOWN_DEVICE, Device, ServerArguments
 from kvdiag.sizing.environment import UNSET, Environment
-from kvdiag.sizing.resolve import resolve
+from kvdiag.sizing.fraction import loading_share
+from kvdiag.sizing.resolve import is_multimodal, resolve
+from kvdiag.sizing.speculative import needs_draft_config
 from kvdiag.starts import Number, Start
 
 SHARED_MEMORY = (
@@ -161,13 +163,24 @@ def _tag(rank: str, tag: str) -> int:
 
 
 def _fraction(start: Start, arguments: ServerArguments) -> Fraction | None:
+    """The fraction in force: the dump's, or what a later line says it was changed to, exactly where the change is known."""
+    stated = None if arguments.mem_fraction_static is None else Fraction(str(arguments.mem_fraction_static))
     for event in reversed(start.events_of("fraction_changed")):
         for name in ("mem_fraction_static after", "mem_fraction_static"):
             value = event.record.values.get(name)
             if value is not None and value.number is not None:
-                return Fraction(value.text)
-    stated = arguments.mem_fraction_static
-    return None if stated is None else Fraction(str(stated))
+                return _unrounded(stated, value.text)
+        if stated is not None and "adjust --mem-fraction-static for multimodal models" in event.record.message:
+            return stated * Fraction("0.95")
+    return stated
+
+
+def _unrounded(stated: Fraction | None, printed: str) -> Fraction:
+    """A fraction printed with three digits that is the dump's, less what image models give up (``loading_share``)."""
+    for share in (Fraction("0.90"), Fraction("0.95")):
+        if stated is not None and f"{float(stated * share):.3f}" == printed:
+            return stated * share
+    return Fraction(printed)
 
 
 def _geometry(config: ModelConfig | None) -> tuple[Geometry | None, str]:
@@ -199,11 +212,11 @@ def fits(number: Number) -> Interval:
 def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     """What may have moved free memory, or the capacity made of it, between the lines the log prints."""
     start, found = inputs.start, []
-    release = start.release
+    evidence = start.release
     if inputs.on_shared_memory:
         found.append(Excuse(SHARED_MEMORY))
-    if release is not None and release.contradiction:
-        found.append(Excuse(f"which tree printed this: {release.contradiction}"))
+    if evidence is not None and evidence.contradiction:
+        found.append(Excuse(f"which tree printed this: {evidence.contradiction}"))
     if inputs.ranks_missing:
         why = f"{inputs.ranks_missing} ranks are not in the log and the smallest free memory decides"
         found.append(Excuse(why, raises=False))
@@ -218,9 +231,23 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     ]
     if inputs.unseen("max_total_tokens"):
         found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
+    if inputs.draft is None and any(needs_draft_config(inputs.arguments, release) for release in inputs.candidates()):
+        why = f"the draft model's config (speculative_draft_model_path={draft_path(start)!r}), whose cache shares the budget"
+        found.append(Excuse(why, raises=False))
+    if _lowers_fraction(inputs):
+        found.append(Excuse("the fraction of an image model, lowered as it loads (no line says to what)", raises=False))
     if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
         found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
     return found + cell_excuses(inputs)
+
+
+def _lowers_fraction(inputs: CheckInputs) -> bool:
+    """Whether a release the log may be of lowers an image model's fraction, and no line of the log says so."""
+    if inputs.geometry is None or inputs.start.events_of("fraction_changed"):
+        return False
+    return any(
+        loading_share(release) < 1 and is_multimodal(inputs.geometry, inputs.arguments, release) for release in inputs.candidates()
+    )
 
 
 def _reserves(inputs: CheckInputs) -> bool:

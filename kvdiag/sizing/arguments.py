@@ -198,7 +198,7 @@ _VALUE_RELEASES: dict[str, dict[str, str]] = {
     },
     "speculative_algorithm": {
         "EAGLE": "0.4.1.post4..", "NEXTN": "0.4.3.post1..", "EAGLE3": "0.4.4.post2..", "STANDALONE": "0.5.2..",
-        "NGRAM": "0.5.3rc0..", "DFLASH": "0.5.11..", "FROZEN_KV_MTP": "0.5.12..", "DSPARK": "0.5.16..",
+        "NGRAM": "0.5.3rc2..", "DFLASH": "0.5.11..", "FROZEN_KV_MTP": "0.5.12..", "DSPARK": "0.5.16..",
     },
 }  # fmt: skip
 """The releases whose choices hold a value; a little wider where the very release that changed them is not known."""

@@ -69,6 +69,14 @@ def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, d
     return KvDtype(name, ELEMENT_BYTES[name])
 
 
+def draft_element_bytes(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry) -> int:
+    """Bytes of an element of a DFLASH draft's cache: the dtype asked for, or the target's class insists on, else the draft's."""
+    hooked = geometry.compressed or (geometry.index and listed(DSA, geometry.architecture, release))
+    if hooked or canonical_dtype(arguments.kv_cache_dtype) != "auto":
+        return kv_dtype(geometry, arguments, release, device).size
+    return ELEMENT_BYTES[model_dtype(draft, arguments)]
+
+
 def _nvfp4(arguments: ServerArguments, device: Device) -> KvDtype:
     """NVFP4 and its scales (``handle_nvfp4_prefill_kv_dequant_dtype``): native where prefill reads FP4, which Blackwell's does.
 

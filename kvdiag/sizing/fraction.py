@@ -13,13 +13,13 @@ WITHOUT_MEMORY = 0.88
 def default_fraction(case: Resolution) -> float:
     """``ServerArgs.mem_fraction_static`` after ``__post_init__`` (``_handle_gpu_memory_settings`` from 0.5.3rc2).
 
-    0.3.0 to 0.4.7 go by the number of ranks, 0.4.6 and 0.4.7 also by the card; 0.4.8 to 0.5.2 reserve by card, later by
-    prefill chunk, graph sizes and parallelism. Image models are scaled from 0.4.9.
+    0.3.0 to 0.4.7 go by the number of ranks, 0.4.5.post3 to 0.4.7 also by the card; 0.4.7.post1 to 0.5.3rc0 reserve by card,
+    later by prefill chunk, graph sizes and parallelism. Image models are scaled from 0.4.9.
     """
     release, memory = case.release, case.device.memory_mib
-    if not since(release, "0.4.7"):
+    if not since(release, "0.4.6.post2"):
         return _by_ranks(case, memory)
-    if not since(release, "0.4.8"):
+    if not since(release, "0.4.7.post1"):
         return _by_ranks_and_card(case, memory)
     if memory is None:
         fraction = 0.95 if since(release, "0.5.20") else WITHOUT_MEMORY
@@ -39,20 +39,24 @@ def _ranks_table(ranks: int, release: Release) -> float:
 
 
 def _by_ranks(case: Resolution, memory: int | None) -> float:
-    """0.3.0 to 0.4.6.post5; cards above 80 GiB keep 13 GiB from 0.4.6 (``gpu_mem <= 81920``)."""
+    """0.3.0 to 0.4.6.post1; cards above 80 GiB keep 13 GiB from 0.4.5.post3 (``gpu_mem <= 81920``)."""
     if memory is not None and memory > 81920 and since(case.release, "0.4.5.post3"):
         return (memory - 1024 * 13) / memory
     return _ranks_table(case.arguments.tp_size, case.release)
 
 
 def _by_ranks_and_card(case: Resolution, memory: int | None) -> float:
-    """0.4.7: ranks are tp x pp; large cards keep 18 GiB, or 20 with speculation; others give 5 % to it."""
+    """0.4.6.post2 to 0.4.7: ranks are tp x pp; large cards keep 18 GiB.
+
+    0.4.7 alone keeps 20 with speculation, has others give 5 % to it, and a constant for NVIDIA cards above 180,000 MiB.
+    """
     arguments = case.arguments
     fraction = 0.88
     if memory is not None and memory <= 81920:
         fraction = _ranks_table(arguments.tp_size * arguments.pp_size, case.release)
-    speculative = arguments.speculative_algorithm is not None
-    if memory is not None and memory > 180_000 and not case.device.is_amd:
+    later = since(case.release, "0.4.7")
+    speculative = arguments.speculative_algorithm is not None and later
+    if memory is not None and memory > 180_000 and not case.device.is_amd and later:
         return 0.79
     if memory is not None and memory > 96 * 1024:
         reserve = 1024 * (20 if speculative else 18)
@@ -61,7 +65,7 @@ def _by_ranks_and_card(case: Resolution, memory: int | None) -> float:
 
 
 def _reserve_by_card(case: Resolution, memory: int) -> float:
-    """0.4.8 to 0.5.2: MiB kept for activations and graphs, by the size of the card."""
+    """0.4.7.post1 to 0.5.3rc0: MiB kept for activations and graphs, by the size of the card."""
     arguments = case.arguments
     ranks = arguments.tp_size * arguments.pp_size
     if memory < 35 * 1024:
@@ -74,7 +78,7 @@ def _reserve_by_card(case: Resolution, memory: int) -> float:
         reserve = 32 * 1024
     algorithm = arguments.speculative_algorithm
     if algorithm is not None:
-        reserve += (6 if algorithm == "STANDALONE" and since(case.release, "0.5.2rc0") else 2) * 1024
+        reserve += (6 if algorithm == "STANDALONE" and since(case.release, "0.5.2") else 2) * 1024
     return reserve + (4 * 1024 if arguments.enable_dp_attention else 0)
 
 
@@ -95,8 +99,10 @@ def _reserve_by_chunk(case: Resolution, memory: int) -> float:
         reserve = max(reserve, 10 * 1024)
     if arguments.moe_a2a_backend == "deepep" and since(release, "0.5.15") and _captures_decode(case):
         reserve += 2 * 1024
+    if arguments.device == "xpu" and since(release, "0.5.20"):
+        reserve += 2 * 1024
     reserve += _draft_reserve(case)
-    if arguments.enable_piecewise_cuda_graph and since(release, "0.5.6") and not since(release, "0.5.8"):
+    if arguments.enable_piecewise_cuda_graph and since(release, "0.5.5.post1") and not since(release, "0.5.8"):
         tokens = arguments.piecewise_cuda_graph_max_tokens or (_chunk(case) if since(release, "0.5.7") else 4096)
         reserve += tokens // (8 if since(release, "0.5.7") else 4)
     return reserve
@@ -110,7 +116,7 @@ def _chunk(case: Resolution) -> int:
 def _activation_tokens(case: Resolution, graphs: int) -> int:
     arguments = case.arguments
     if arguments.disaggregation_mode == "decode" and since(case.release, "0.5.15"):
-        return max((case.max_running_requests or graphs or 1) * (arguments.speculative_num_draft_tokens or 1), 2048)
+        return max((arguments.max_running_requests or graphs or 1) * (arguments.speculative_num_draft_tokens or 1), 2048)
     chunk = _chunk(case)
     return max(chunk if chunk > 0 else arguments.max_prefill_tokens, 2048)
 
@@ -122,11 +128,14 @@ def _captures_decode(case: Resolution) -> bool:
 
 
 def _prefill_graphs(case: Resolution) -> float:
-    if not prefill_graphs(case) or (case.arguments.disaggregation_mode == "decode" and since(case.release, "0.5.15")):
+    """MiB of captured prefill graphs; DeepEP's bridge takes a GiB more in those of 0.5.17 and newer."""
+    release = case.release
+    if not prefill_graphs(case) or (case.arguments.disaggregation_mode == "decode" and since(release, "0.5.15")):
         return 0
-    if case.is_mla and since(case.release, "0.5.10rc0"):
-        return 1.5 * 1024
-    return prefill_graph_sizes(case, _chunk(case)) * 8
+    bridge = 1024 if case.arguments.moe_a2a_backend == "deepep" and since(release, "0.5.17") else 0
+    if case.is_mla and since(release, "0.5.10rc0"):
+        return 1.5 * 1024 + bridge
+    return prefill_graph_sizes(case, _chunk(case)) * 8 + bridge
 
 
 def _draft_reserve(case: Resolution) -> int:
@@ -156,6 +165,13 @@ def _scaled_for_images(case: Resolution, fraction: float) -> float:
     complexity = (layers * width**2) / (24 * 1024**2)
     dynamic = max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
     return fraction * (0.95 * dynamic)
+
+
+def loading_share(release: Release) -> float:
+    """What ``ModelRunner`` leaves an image model of its fraction as it loads, after the dump is printed (up to 0.4.8.post1)."""
+    if since(release, "0.4.9"):
+        return 1.0
+    return 0.90 if since(release, "0.4.4.post4") else 0.95
 
 
 AITER_SHARE = 0.85

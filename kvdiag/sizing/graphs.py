@@ -31,13 +31,12 @@ class Resolution:
     device: Device
     is_mla: bool
     is_multimodal: bool
-    max_running_requests: int | None
 
 
 def _npu_defaults(arguments: ServerArguments, release: Release, device: Device) -> tuple[int, int] | None:
     """Chunk and largest batch of graphs on Ascend cards (``set_default_server_args``, before 0.5.7 by the card's memory)."""
     memory, few = device.memory_mib, arguments.tp_size < 4
-    if memory is None or not (device.vendor == "ascend" or arguments.device == "npu") or not since(release, "0.5.4"):
+    if memory is None or not (device.vendor == "ascend" or arguments.device == "npu") or not since(release, "0.5.3.post3"):
         return None
     if not since(release, "0.5.7"):
         small, large = 20 * 1024 <= memory < 32 * 1024, 60 * 1024 <= memory < 64 * 1024
@@ -52,7 +51,7 @@ def chunk_default(arguments: ServerArguments, release: Release, device: Device) 
     npu, memory = _npu_defaults(arguments, release, device), device.memory_mib
     if npu is not None:
         return npu[0]
-    if not since(release, "0.4.8"):
+    if not since(release, "0.4.7.post1"):
         return _old_chunk(release, memory)
     if memory is None:
         return 4096

@@ -169,7 +169,7 @@ def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int
     if since(release, "0.5.11"):
         draft = settings.spec.draft if settings.spec is not None else None
         drafts = draft.layers if draft is not None and settings.spec is not None and settings.spec.has_tree else 0
-        own = draft.cell_size or 0 if draft is not None and since(release, "0.5.18") else 0
+        own = (draft.cell_size or 0) * settings.arguments.dcp_size if draft is not None and since(release, "0.5.18") else 0
         cell = hybrid_cell(pools, drafts, draft.window_layers if draft else 0, own, release)
         return StagePlan(cell.cell, full_layers + window_layers, pools, cell, None)
     return StagePlan(_early_window_cell(settings, pools, stage, heads), full_layers + window_layers, pools, None, None)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import replace
 from kvdiag.models import Geometry, geometry_of, read_config
 from kvdiag.models.config import config_from
@@ -16,17 +17,20 @@ from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.sizing import mlx
 from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
+from kvdiag.sizing.fraction import loading_share
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.sizing.environment import Environment, environment_of
 from kvdiag.sizing.history import listed, registered
-from kvdiag.sizing.resolve import given_share
+from kvdiag.sizing.resolve import forced_fraction, given_share, is_multimodal
 from kvdiag.sizing.size import Memory, Sizing, size
+from kvdiag.sizing.speculative import needs_draft_config
 from kvdiag.sizing.startable import serves_none, would_not_start
 
 Config = str | os.PathLike[str] | Mapping[str, Any]
 KEPT = 512
 LARGEST_GIB = 1 << 20
 OLDEST_READ = "0.3.0"
+NO_DRAFT = "cannot size the draft model of {}, whose cache shares the budget: give its config with --draft-config"
 MLX_BUDGET = (
     "the MLX pool follows what the system has free, the device's limit and what MLX holds: give --avail GIB, --total GIB and "
     "--mlx-used GIB, in this order"
@@ -60,14 +64,18 @@ def requested_size(
     if backend == "mlx":
         return _mlx(geometry, arguments, number, _memory(*memory, mlx=True), given, args.get("mlx_used_gib"))
     draft = None if draft_config is None else _geometry(draft_config)
+    if draft is None and needs_draft_config(arguments, number):
+        raise CannotSizeError(NO_DRAFT.format(arguments.speculative_algorithm))
     device = device or _device(None, None, None)
     if given is not None and (device.is_amd or arguments.attention_backend == "aiter"):
         given *= given_share(geometry, arguments, number, device)
+    if given is not None:
+        given = forced_fraction(geometry, arguments, number, device) or given
     sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given)
     names = tuple(ALIASES.get(name, name) for name in args)
     notes = (
         *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
-        *serves_none(sizing.max_running_requests),
+        *serves_none(sizing.max_running_requests), *_lowered(geometry, arguments, number, sizing.mem_fraction_static),
     )  # fmt: skip
     return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
 
@@ -183,6 +191,17 @@ def _mlx(
         mem_fraction_static=fraction,
         symbol="MlxModelRunner._compute_pool_size",
         missing=() if tokens is not None else (MLX_BUDGET,),
+    )
+
+
+def _lowered(geometry: Geometry, arguments: ServerArguments, release: Release, fraction: float | None) -> tuple[str, ...]:
+    """A note where SGLang lowers the fraction of an image model as it loads: the one here is taken as that in force."""
+    share = loading_share(release)
+    if share == 1.0 or fraction is None or not is_multimodal(geometry, arguments, release):
+        return ()
+    return (
+        f"SGLang {release} lowers the fraction of image models to {share:.2f} of it as it loads, and {fraction:.3f} is taken as "
+        f"what is in force then: for a server that was given it, size with {fraction * share:.3f}",
     )
 
 

@@ -9,7 +9,7 @@ from kvdiag.models.geometry import PACKED_EXPERTS
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
-from kvdiag.sizing.dtypes import KvDtype, kv_dtype
+from kvdiag.sizing.dtypes import KvDtype, draft_element_bytes, kv_dtype
 from kvdiag.sizing.fraction import aiter_share, default_fraction
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
@@ -90,16 +90,24 @@ class Settings:
 def resolve(
     geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None = None
 ) -> Settings:
-    """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype."""
+    """The settings in force. Raises CannotSizeError where the release has no rule for the model or dtype.
+
+    DP attention means a replica a rank up to 0.4.4, whatever dp_size is given.
+    """
+    if arguments.enable_dp_attention and not since(release, "0.4.4.post1"):
+        arguments = replace(arguments, dp_size=arguments.tp_size)
     is_mla = uses_latent(geometry, arguments, release)
     geometry = _unfolded(geometry, release, is_mla)
     _refuse(geometry, release, is_mla, device)
     refuse_unruled(geometry, arguments)
+    if is_mla and arguments.pp_size > 1 and not since(release, "0.5.1"):
+        raise CannotSizeError(f"the server would not start: SGLang {release} has no pipeline stages for latent attention")
     asked, arguments = arguments, _forced(geometry, arguments, release, device)
-    spec = speculation(geometry, arguments, release, draft)
+    element = 2 if draft is None else draft_element_bytes(geometry, arguments, release, device, draft)
+    spec = speculation(geometry, arguments, release, draft, element)
     requests = _requests(geometry, arguments, release, spec)
     multimodal = is_multimodal(geometry, arguments, release)
-    case = Resolution(geometry, asked, release, device, is_mla, multimodal, requests)
+    case = Resolution(geometry, asked, release, device, is_mla, multimodal)
     fraction = arguments.mem_fraction_static
     if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
         fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
@@ -159,12 +167,18 @@ def context_of(geometry: Geometry, arguments: ServerArguments, release: Release)
     return arguments.context_length or (geometry.context_len_5 if since(release, "0.5.10rc0") else geometry.context_len)
 
 
+def forced_fraction(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> float | None:
+    """The ``mem_fraction_static`` that a model gets even where another is given; None where the given one stays."""
+    forced = _forced(geometry, arguments, release, device).mem_fraction_static
+    return None if forced == arguments.mem_fraction_static else forced
+
+
 def given_share(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> float:
     """The share that SGLang leaves of a ``mem_fraction_static`` the user gives (``aiter_share``)."""
     if arguments.environment.honor_explicit_mem_fraction and since(release, "0.5.19"):
         return 1.0
     is_mla = uses_latent(geometry, arguments, release)
-    case = Resolution(geometry, arguments, release, device, is_mla, False, None)
+    case = Resolution(geometry, arguments, release, device, is_mla, False)
     return aiter_share(case, context_of(geometry, arguments, release))
 
 
@@ -231,14 +245,14 @@ def _refuse(geometry: Geometry, release: Release, is_mla: bool, device: Device) 
 
 
 def _requests(geometry: Geometry, arguments: ServerArguments, release: Release, spec: Speculation | None) -> int | None:
-    """``max_running_requests`` after ``__post_init__``: 48 under speculation (32 in 0.4.4), 256 for DeepSeek-V4."""
+    """``max_running_requests`` after ``__post_init__``: 48 under speculation (32 before 0.4.4.post4), 256 for DeepSeek-V4."""
     if arguments.max_running_requests is not None:
         return arguments.max_running_requests
     if geometry.compressed:
         return 256
-    if spec is None or not since(release, "0.4.4"):
+    if spec is None or not since(release, "0.4.3.post3"):
         return None
-    return 48 if since(release, "0.4.5") else 32
+    return 48 if since(release, "0.4.4.post4") else 32
 
 
 def _pools(geometry: Geometry, arguments: ServerArguments, release: Release, windows: Windows | None) -> str:

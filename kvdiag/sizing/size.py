@@ -225,7 +225,10 @@ def _quotient(rest: float, cell: float, release: Release) -> int:
 
 
 def _profiled(plan: Plan, rest: float, state: int | None) -> _Pools:
-    """0.3.0 to 0.5.10 (``init_memory_pool``): profile, drafts, user's cap, page, minimum over stages, window split."""
+    """0.3.0 to 0.5.10 (``init_memory_pool``): profile, drafts, user's cap, page, minimum over stages, window split.
+
+    Up to 0.5.2rc2 each stage keeps its own tokens: these are the first one's.
+    """
     settings = plan.settings
     release = settings.release
     small = settings.arguments.environment.ci_small_kv_size if not since(release, "0.5.7") else None
@@ -234,7 +237,7 @@ def _profiled(plan: Plan, rest: float, state: int | None) -> _Pools:
     for profiled in per_stage:
         tokens = grown_tokens(profiled, pool_slots(profiled, plan.slot_demand(state), release), settings.spec, release)
         ends.append(_paged(_capped(tokens, settings), settings.page))
-    found = _Pools(per_stage[0], min(ends))
+    found = _Pools(per_stage[0], min(ends) if since(release, "0.5.2") else ends[0])
     split = _early_split(settings, plan.stages[0], found.reported)
     if split is not None:
         found.reported, found.full, found.window = split.reported, split.full, split.window

@@ -27,27 +27,32 @@ def estimated_slots(tokens: int, context: int, release: Release) -> int:
     return max(min(int(tokens / max(1, context) * 512), most), LEAST)
 
 
-def pool_slots(profiled: int, demand: SlotDemand, release: Release) -> int:
-    """``max_num_reqs`` of the request pool up to 0.5.9, from the tokens the profile found before caps and splits."""
-    slots = demand.asked if demand.asked is not None else estimated_slots(profiled, demand.context, release)
+def pool_slots(tokens: int, demand: SlotDemand, release: Release) -> int:
+    """``max_num_reqs`` of the request pool up to 0.5.9, from the tokens it is estimated by."""
+    slots = demand.asked if demand.asked is not None else estimated_slots(tokens, demand.context, release)
     return slots if demand.state_cap is None else min(slots, demand.state_cap)
 
 
 def reported_slots(profiled: int, tokens: int, demand: SlotDemand, release: Release, *, speculative_dp: bool) -> int:
     """``max_running_requests`` of ``TpModelWorker`` up to 0.5.9, of ``_resolve_max_num_reqs`` and its like from 0.5.10rc0.
 
-    The older takes the lesser of the pool and the user's value or half the tokens.
+    The older takes the lesser of the pool and the user's value or half the tokens. The pool is estimated by the tokens of the
+    profile before caps and splits, up to 0.4.1.post3 by those after; 0.3.0 reports one less than it holds.
     `speculative_dp` says that speculation runs under DP attention, where 0.5.8 and 0.5.9 cap state models by the user's value.
     """
     dp = demand.dp
     if since(release, "0.5.10rc0"):
         return _resolved(tokens, demand, release)
-    pool = pool_slots(profiled, demand, release)
+    pool = pool_slots(profiled if since(release, "0.4.1.post4") else tokens, demand, release)
     if speculative_dp and demand.state_cap is not None and since(release, "0.5.8"):
         pool = min(pool, (demand.asked or pool) // dp)
-    if since(release, "0.3.2") and not since(release, "0.4.7"):
+    if not since(release, "0.3.1"):
+        pool -= 1
+    elif since(release, "0.3.1.post2") and not since(release, "0.4.7"):
         pool += 1
-    return min(demand.asked // dp if demand.asked is not None else tokens // 2, pool)
+    if demand.asked is None:
+        return min(tokens // 2, pool)
+    return min(demand.asked // dp if since(release, "0.4.1.post7") else demand.asked, pool)
 
 
 def _resolved(tokens: int, demand: SlotDemand, release: Release) -> int:

@@ -6,7 +6,7 @@ from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
-from kvdiag.sizing.history import since
+from kvdiag.sizing.history import HYBRID_SWA, listed, since
 
 _THREE_STEPS: tuple[tuple[str, str], ...] = (
     ("DeepseekV2ForCausalLM", "0.4.7"), ("DeepseekV3ForCausalLM", "0.4.7"), ("GptOssForCausalLM", "0.5.1"),
@@ -16,6 +16,26 @@ _THREE_STEPS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 _FIVE_STEPS = ("LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM")
 _TREE = ("EAGLE", "EAGLE3", "STANDALONE")
+_BLOCKS = ("DFLASH", "DSPARK")
+_BUNDLED = (
+    "DeepseekV32ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM",
+    "GlmMoeDsaForCausalLM", "BailingMoeForCausalLM", "BailingMoeV2ForCausalLM", "BailingMoeV2_5ForCausalLM",
+    "MistralLarge3ForCausalLM", "PixtralForConditionalGeneration", "HYV3ForCausalLM",
+)  # fmt: skip
+"""Classes whose draft is read from the target's own checkpoint where no other is named (``handle_speculative_decoding``)."""
+_ONE_LAYER = dict.fromkeys(
+    ("DeepseekV4ForCausalLM", "Qwen3NextForCausalLM", "Qwen3MoeForCausalLM", "ExaoneMoEForCausalLM", "NemotronHForCausalLM",
+     "NemotronHPuzzleForCausalLM", "HYV3ForCausalLM"), "0.5.14",
+) | dict.fromkeys(
+    ("MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration",
+     "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "InternS2PreviewForConditionalGeneration",
+     "InternS2MobiusForConditionalGeneration"), "0.5.18",
+) | dict.fromkeys(
+    ("Glm5NextForConditionalGeneration", "Qwen4ExpForConditionalGeneration", "NemotronH_Omni_Reasoning_V3", "HYV4ForCausalLM"),
+    "0.5.20",
+) | {"ExaoneMoeForCausalLM": "0.5.22"}  # fmt: skip
+"""Classes that, read as a draft, have one layer whatever their config says, and since when (``_config_draft_model``)."""
+_ONE_WINDOW = ("MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM", "Step3p5ForCausalLM", "Step3p7ForConditionalGeneration")
 
 
 @frozen
@@ -45,13 +65,16 @@ class Speculation:
     @property
     def is_dflash(self) -> bool:
         """``is_dflash_family()``."""
-        return self.algorithm in ("DFLASH", "DSPARK")
+        return self.algorithm in _BLOCKS
 
 
-def speculation(geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None) -> Speculation | None:
+def speculation(
+    geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None, draft_element: int = 2
+) -> Speculation | None:
     """The arguments after ``_handle_speculative_decoding``; `draft` is the draft checkpoint's geometry where one is given.
 
-    NEXTN is EAGLE with the checkpoint's own head; with topk 1 the draft tokens are the steps and one.
+    NEXTN is EAGLE with the checkpoint's own head; with topk 1 the draft tokens are the steps and one (0.4.5.post3 and newer),
+    and pages of several tokens mean topk 1 (0.4.4.post4 to 0.4.8.post1). `draft_element` is bytes of a DFLASH draft's element.
     """
     name = arguments.speculative_algorithm
     if name is None:
@@ -67,17 +90,17 @@ def speculation(geometry: Geometry, arguments: ServerArguments, release: Release
     steps, topk = steps or 0, topk if topk is not None else 1
     if _paged_to_a_chain(arguments, release):
         topk = 1
-    if name in _TREE and topk == 1 and since(release, "0.4.4.post4"):
+    if name in _TREE and topk == 1 and since(release, "0.4.5.post3"):
         tokens = steps + 1
     if name == "NGRAM" and tokens is None:
         tokens = 12
-    return Speculation(name, steps, topk, tokens or 0, _draft(name, geometry, arguments, draft))
+    return Speculation(name, steps, topk, tokens or 0, _draft(name, geometry, arguments, release, draft, draft_element))
 
 
 def _paged_to_a_chain(arguments: ServerArguments, release: Release) -> bool:
-    """0.4.5.post3 to 0.4.8.post1: with pages, given or a backend's own, drafts are a chain whatever was asked."""
+    """0.4.4.post4 to 0.4.8.post1: with pages, given or a backend's own, drafts are a chain whatever was asked."""
     pages = (arguments.page_size or 1) > 1 or arguments.attention_backend in ("flashmla", "cutlass_mla")
-    return pages and since(release, "0.4.5.post3") and not since(release, "0.4.9")
+    return pages and since(release, "0.4.4.post4") and not since(release, "0.4.9")
 
 
 def _automatic(name: str, geometry: Geometry, release: Release) -> tuple[int, int, int]:
@@ -92,24 +115,48 @@ def _automatic(name: str, geometry: Geometry, release: Release) -> tuple[int, in
     return 5, 4, 8
 
 
-def _draft(name: str, geometry: Geometry, arguments: ServerArguments, draft: Geometry | None) -> Draft | None:
+def needs_draft_config(arguments: ServerArguments, release: Release) -> bool:
+    """Whether a token's bytes depend on a draft model other than the target's own layers."""
+    path, name = arguments.speculative_draft_model_path, arguments.speculative_algorithm
+    if name in (None, "NGRAM") or (path is None and name != "DFLASH") or (path is not None and path == arguments.model_path):
+        return False
+    return since(release, "0.5.11" if name in _BLOCKS else "0.5.14")
+
+
+def _draft(
+    name: str, geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None, element: int
+) -> Draft | None:
+    if name in _TREE:
+        return _tree_draft(geometry, arguments, release, draft)
+    if name in _BLOCKS and draft is not None:
+        ranks = arguments.attention_tp_size if since(release, "0.5.22") else arguments.tp_size
+        width = max(1, draft.num_key_value_heads // ranks) * (draft.head_dim + draft.v_head_dim)
+        return Draft(draft.num_hidden_layers, 0, width * draft.num_hidden_layers * element)
+    return None
+
+
+def _tree_draft(geometry: Geometry, arguments: ServerArguments, release: Release, draft: Geometry | None) -> Draft | None:
     """``_resolve_eagle_aux_hidden_state``: the predict layers of the draft's config, else all its layers.
 
-    Without a draft path the target's own predict layers, which some configs do not state, and then nothing is charged.
+    Without a draft path, classes that keep their drafts in their own checkpoint are read as one; of others nothing is charged
+    up to 0.5.19, later the predict layers that the target's config states.
     """
-    if name in _TREE:
-        own = draft if draft is not None else geometry
-        layers = own.num_nextn_predict_layers
-        if layers is None and draft is not None:
-            layers = draft.num_attention_layers
+    path, own = arguments.speculative_draft_model_path, draft or geometry
+    itself = path == arguments.model_path if path is not None else geometry.architecture in _BUNDLED
+    if draft is not None or itself:
+        first = _ONE_LAYER.get(own.architecture)
+        layers = 1 if first is not None and since(release, first) else own.num_nextn_predict_layers
         if layers is None:
-            return None
-        windows = own.windows
-        return Draft(layers, len(windows.window_layers) if windows and draft is None else 0)
-    if name in ("DFLASH", "DSPARK") and draft is not None:
-        heads = max(1, draft.num_key_value_heads // arguments.attention_tp_size)
-        return Draft(draft.num_hidden_layers, 0, heads * (draft.head_dim + draft.v_head_dim) * draft.num_hidden_layers)
-    return None
+            layers = max(own.num_hidden_layers, own.num_attention_layers)
+        return Draft(layers, 1 if own.architecture in _ONE_WINDOW else _window_layers(own, release))
+    if path is not None or not since(release, "0.5.20") or geometry.num_nextn_predict_layers is None:
+        return None
+    return Draft(geometry.num_nextn_predict_layers, _window_layers(geometry, release))
+
+
+def _window_layers(own: Geometry, release: Release) -> int:
+    hybrid = own.windows is not None and (own.windows.opted_in or listed(HYBRID_SWA, own.architecture, release))
+    return len(own.windows.window_layers) if own.windows is not None and hybrid else 0
 
 
 def charged_dsa_cell(cell: int, index: int, layers: int, draft_index: int, drafts: int, dcp_size: int) -> int:
@@ -143,8 +190,6 @@ def grown_tokens(tokens: int, requests: int, spec: Speculation | None, release: 
 
     `requests` is the size of the request pool before any minimum with other limits.
     """
-    if spec is None or not since(release, "0.4.4") or since(release, "0.5.7"):
-        return tokens
-    if not spec.has_tree and since(release, "0.5.3rc2"):
+    if spec is None or not spec.has_tree or not since(release, "0.4.4") or since(release, "0.5.7"):
         return tokens
     return tokens + requests * spec.num_steps * spec.eagle_topk + requests * spec.num_draft_tokens + 100
