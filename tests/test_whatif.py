@@ -13,6 +13,7 @@ from kvdiag.lines import read_records
 from kvdiag.pipeline import what_if
 from kvdiag.reading import Input, read_lines
 from kvdiag.starts import assemble
+from tests.boundaries import LLAMA, PLAIN_CELL
 from tests.conftest import FIXTURES
 
 KIMI = {fraction: FIXTURES / "scenarios" / f"kimi-k2.5-f{fraction}" / "server.log" for fraction in ("0.88", "0.85")}
@@ -226,6 +227,46 @@ def test_a_draft_s_pool_outside_the_budget_makes_the_rest_a_bound():
     (prediction,) = what_if(str(KIMI["0.85"]), [{"mem_fraction_static": 0.88}], release="0.5.9")
     assert prediction.notes[-1].startswith("at most")
     assert "draft" in prediction.notes[-1]
+
+
+@pytest.mark.parametrize(("change", "bound"), [({"kv_cache_dtype": "fp8_e4m3"}, "at most"), ({"page_size": 64}, "at least")])
+def test_the_bound_of_the_rest_follows_the_tokens_a_draft_s_pool_would_hold(change, bound):
+    (prediction,) = what_if(str(KIMI["0.88"]), [change], release="0.5.9")
+    assert prediction.notes[-1].startswith(bound)
+
+
+DRAFTED = """\
+[2026-01-01 10:00:00] server_args=ServerArgs(model_path='m', dtype='auto', kv_cache_dtype='auto', mem_fraction_static=0.8, \
+max_running_requests=48, max_total_tokens=None, chunked_prefill_size=8192, page_size=1, tp_size=1, pp_size=1, dp_size=1, \
+device='cuda', attention_backend='fa3', enable_dp_attention=False, speculative_algorithm='EAGLE3', \
+speculative_draft_model_path='d', speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4)
+[2026-01-01 10:00:20] Load weight begin. avail mem=78.68 GB
+[2026-01-01 10:00:40] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=62.68 GB, mem usage=16.00 GB.
+[2026-01-01 10:00:41] KV Cache is allocated. #tokens: {tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB
+[2026-01-01 10:00:41] Memory pool end. avail mem=15.60 GB
+[2026-01-01 10:00:42] Capture cuda graph begin. This can take up to several minutes. avail mem=15.50 GB
+[2026-01-01 10:00:50] Capture cuda graph end. Time elapsed: 8.00 s. mem usage=1.00 GB. avail mem=14.50 GB.
+[2026-01-01 10:00:51] Load weight begin. avail mem=14.50 GB
+[2026-01-01 10:00:52] Load weight end. type=LlamaForCausalLMEagle3, dtype=torch.bfloat16, avail mem=13.50 GB, mem usage=1.00 GB.
+[2026-01-01 10:00:53] KV Cache is allocated. #tokens: {tokens}, K size: {draft:.2f} GB, V size: {draft:.2f} GB
+[2026-01-01 10:00:53] Memory pool end. avail mem=12.00 GB
+[2026-01-01 10:00:55] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=48, context_len=8192, available_gpu_mem=11.50 GB
+"""
+
+
+def test_a_draft_s_pool_in_the_log_grows_with_the_tokens_and_its_rows_may_shrink(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    tokens = int((62.68 - 78.68 * 0.2) * 2**30) // PLAIN_CELL
+    log = tmp_path / "server.log"
+    log.write_text(DRAFTED.format(tokens=tokens, half=tokens * PLAIN_CELL / 2**31, draft=tokens * 2048 / 2**30))
+    changes = [{"mem_fraction_static": 0.85}, {"kv_cache_dtype": "fp8_e4m3"}]
+    found = what_if(str(log), changes, config=str(tmp_path / "config.json"), release="0.5.9")
+    # 5 % of 78.68 GiB to the target, and the draft's 1.47 GiB grow with its 8.4 % of tokens
+    assert found[0].notes[-1].startswith("about 7.4")
+    # the draft's rows halve as the target's do, or stay and take 1.47 GiB more
+    assert "10.0" in found[1].notes[-1]
+    assert "11.5" in found[1].notes[-1]
 
 
 def test_a_log_of_several_starts_says_which_one_it_is_about(tmp_path):

@@ -224,7 +224,7 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
         found.append(Excuse("the memory of the LoRA adapters, taken between loading and sizing", raises=False))
     if any("symmetric memory" in event.record.message for event in start.events_of("pool_budget")):
         found.append(Excuse("the memory of the symmetric memory pool, taken between loading and sizing", raises=False))
-    if any("Post-capture" in event.record.message for event in start.events_of("pool_budget")):
+    if start.address_space:
         found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
     found += [
         Excuse(f"{switch}, which stands in no line: with it the figures fit (say so with --env)") for switch in inputs.switches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
@@ -62,7 +63,7 @@ def notes_on_rest(
     if captured:
         flags = ", ".join("--" + name.replace("_", "-") for name in captured)
         return [f"what graphs and activations take changes with {flags} and is not in the log: no figure for what would be left"]
-    table, draft = _table_growth(inputs, changes, numbers), _draft_growth(inputs, numbers)
+    table, draft = _table_growth(inputs, changes, numbers), _draft_growth(inputs, changes, numbers)
     found: list[tuple[Interval, Interval, str]] = []
     for left in _left(inputs):
         growth = _growth(inputs, left, before, numbers, after)
@@ -72,7 +73,7 @@ def notes_on_rest(
         return []
     least, now, rank = min(found, key=lambda item: item[0].low)
     where = f" on {rank}, the fullest rank of the log" if len(found) > 1 else ""
-    most = "about" if draft is not None else "at most" if least.high < now.high else "at least"
+    most = "about" if draft is not None else _bound(inputs, numbers)
     said = f"{most} {memory(least)} would be left after the start{where}, where the log has {memory(now)}"
     if draft is None:
         said += " (the draft's pool follows the capacity, and what it takes is not in the log)"
@@ -83,6 +84,14 @@ def notes_on_rest(
     if least.low < 0:
         return [said + ": it may run out of memory before it is ready"]
     return [said]
+
+
+def _bound(inputs: CheckInputs, numbers: Mapping[str, Interval]) -> str:
+    """Which way an unknown pool of the draft moves what is left: it grows and shrinks with the capacity."""
+    tokens, stated = numbers.get("max_total_num_tokens"), inputs.start.first("max_total_num_tokens")
+    if tokens is None or stated is None or not isinstance(stated.value, int):
+        return "perhaps"
+    return "at most" if tokens.low >= stated.value else "at least" if tokens.high <= stated.value else "about"
 
 
 def _given(inputs: CheckInputs, name: str) -> Any:
@@ -113,8 +122,8 @@ def _growth(
         return rest - before
     if capped and len(set(cells)) == 1:
         old = inputs.start.first("kv_pool_bytes")
-        states = "max_mamba_cache_size" in numbers or "swa_max_total_num_tokens" in numbers
-        if old is None or old.interval is None or states:
+        others = "max_mamba_cache_size" in numbers or "swa_max_total_num_tokens" in numbers or _charges_draft(inputs)
+        if old is None or old.interval is None or others:
             return None
         return (tokens * int(cells[0])).with_unit("bytes") - old.interval
     stage = next((int(tag[2:]) for tag in left.rank.split() if tag.startswith("PP") and tag[2:].isdecimal()), None)
@@ -134,19 +143,29 @@ def _stage_cells(after: Arithmetic) -> tuple[float, ...]:
         return ()
 
 
-def _draft_growth(inputs: CheckInputs, numbers: Mapping[str, Interval]) -> Interval | None:
-    """Bytes by which a draft's pool outside the budget grows (before 0.5.14); None where the log does not state that pool."""
+def _charges_draft(inputs: CheckInputs) -> bool:
+    """Whether a draft's pool may be a part of the budget (0.5.14 and newer), so that the target's is not all of it."""
+    drafted = inputs.arguments.speculative_algorithm not in (None, "NGRAM")
+    return drafted and any(since(release, "0.5.14") for release in inputs.candidates())
+
+
+def _draft_growth(inputs: CheckInputs, changes: Mapping[str, Any], numbers: Mapping[str, Interval]) -> Interval | None:
+    """Bytes by which a draft's pool outside the budget grows (before 0.5.14); None where the log does not state that pool.
+
+    It holds as many tokens as the target's. With another KV dtype its rows may change as the target's do or stay.
+    """
     algorithm, stated = inputs.arguments.speculative_algorithm, inputs.start.first("max_total_num_tokens")
     if algorithm in (None, "NGRAM") or all(since(release, "0.5.14") for release in inputs.candidates()):
         return _NOTHING
     tokens, pool = numbers.get("max_total_num_tokens"), inputs.start.first("kv_pool_bytes", role="draft")
     if tokens is None or stated is None or not isinstance(stated.value, int) or not stated.value:
         return None
-    if tokens.low == tokens.high == stated.value:
+    if tokens.low == tokens.high == stated.value and "kv_cache_dtype" not in changes:
         return _NOTHING
     if pool is None or pool.interval is None or pool.role != "draft":
         return None
-    return (pool.interval * (tokens / Interval.of(stated.value, unit="tokens")) - pool.interval).with_unit("bytes")
+    grown = (pool.interval * (tokens / Interval.of(stated.value, unit="tokens")) - pool.interval).with_unit("bytes")
+    return Interval(min(grown.low, Fraction(0)), max(grown.high, Fraction(0)), "bytes") if "kv_cache_dtype" in changes else grown
 
 
 def _table_growth(inputs: CheckInputs, changes: Mapping[str, Any], numbers: Mapping[str, Interval]) -> Interval:

@@ -91,6 +91,7 @@ class StartBuilder:
         elif family == "kv-alloc":
             self._pool(record, path)
         else:
+            self.start.address_space |= family == "kv-post-capture"
             self._stage(record, family, path)
         for name in record.families:
             if name in EVENTS:
