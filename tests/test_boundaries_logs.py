@@ -10,7 +10,7 @@ import pytest
 
 import kvdiag
 from kvdiag.releases import known_releases
-from tests.boundaries import G, LATENT, LLAMA, PLAIN_CELL, TREE
+from tests.boundaries import LATENT, LLAMA, PLAIN_CELL, TREE, G
 
 K_AND_V = "K size: 1.00 GB, V size: 1.00 GB"
 WORDINGS = [
