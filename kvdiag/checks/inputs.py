@@ -246,7 +246,8 @@ def _lowers_fraction(inputs: CheckInputs) -> bool:
     if inputs.geometry is None or inputs.start.events_of("fraction_changed"):
         return False
     return any(
-        loading_share(release) < 1 and is_multimodal(inputs.geometry, inputs.arguments, release) for release in inputs.candidates()
+        loading_share(release) < 1 and is_multimodal(inputs.geometry, inputs.arguments, release)
+        for release in inputs.candidates()
     )
 
 

@@ -17,9 +17,9 @@ from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.sizing import mlx
 from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
-from kvdiag.sizing.fraction import loading_share
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.sizing.environment import Environment, environment_of
+from kvdiag.sizing.fraction import loading_share
 from kvdiag.sizing.history import listed, registered
 from kvdiag.sizing.resolve import forced_fraction, given_share, is_multimodal
 from kvdiag.sizing.size import Memory, Sizing, size
