@@ -2,9 +2,9 @@
 
 What needs no pair of releases: ``rest_memory`` itself and its integer part (one formula throughout, and the two ways of
 dividing it give one integer), the cap before or after the page (the floor of the lesser is the lesser floor),
-SGLANG_CI_SMALL_KV_SIZE and post-capture sizing (switches of the environment, off by default, that no argument shows: the
-lines they print are tested with the lines), scratch of --enable-kv-cache-sharding (refused by its name), and what a context
-rank calls its capacity, which is printed without the other ranks' share.
+SGLANG_CI_SMALL_KV_SIZE and post-capture sizing (switches of the environment, off by default: `test_environment.py`, and the
+lines they print in `test_boundaries_logs.py`), scratch of --enable-kv-cache-sharding (refused by its name), and what a
+context rank calls its capacity, which is printed without the other ranks' share.
 """
 
 import pytest
@@ -38,6 +38,8 @@ VISION = {
 QWEN3_VL = VISION | {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl"}
 SPARSE = LATENT | {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "index_head_dim": 128,
                    "index_topk": 2048}  # fmt: skip
+QWEN3_SMALL = LLAMA | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 28, "head_dim": 128,
+                       "hidden_size": 1024, "num_attention_heads": 16}  # fmt: skip
 UNEVEN = LLAMA | {"num_hidden_layers": 33}
 PLAIN = tokens(PLAIN_CELL)
 ATTENTION_DP = {"tp_size": 8, "dp_size": 4, "enable_dp_attention": True}
@@ -67,6 +69,8 @@ CHANGES = [
            {**FEW, "max_running_requests": 600}),
     Change("one request for each replica", "0.5.22", "0.5.23", LLAMA, "max_running_requests", 0, 1,
            {**ATTENTION_DP, "max_running_requests": 2}),
+    Change("the MLX back end's pool", "0.5.10.post1", "0.5.11", QWEN3_SMALL, "bytes_per_token",
+           Refused("has no shared pool"), 114_688, {"backend": "mlx"}),
     Change("latent models in stages", "0.5.0rc2", "0.5.1", LATENT, "max_total_num_tokens",
            Refused("no pipeline stages for latent attention"), tokens(576 * 2 * 30), {"pp_size": 2}),
     Change("latent models take the least of their stages", "0.5.2rc2", "0.5.2", LATENT, "max_total_num_tokens",
@@ -143,3 +147,8 @@ def test_the_context_length_is_the_first_key_of_an_order(first):
         given = sized(Change("", "", "", config, "", None, None, {"context_length": 500}), release)
         assert given.context_len == 500
         assert given.max_total_num_tokens == PLAIN
+
+
+def test_a_model_with_windows_has_no_shared_pool_on_mlx():
+    with pytest.raises(KvdiagError, match="one uniform KV shape"):
+        kvdiag.size(config=GPT_OSS, release="0.5.22", args={"backend": "mlx"})

@@ -6,10 +6,12 @@ What needs no pair of releases: the shares by ranks that never changed (`test_si
 
 import pytest
 
+import kvdiag
 from tests.boundaries import B200, H100, LATENT, LLAMA, TREE, Change, check, label
-from tests.test_boundaries_budget import VISION
+from tests.test_boundaries_budget import SPARSE, VISION
 
 T4, RTX_4090, L40S, H20, H200, MI325 = 16384 - 1000, 24564, 46068, 97871, 143771, 288 * 1024 - 1000
+LLAVA = LLAMA | {"architectures": ["LlavaLlamaForCausalLM"], "model_type": "llava"}
 CARDS = (T4, RTX_4090, L40S, H100, H20, H200, B200)
 TREE_OF_2 = {**TREE, "tp_size": 2}
 ATTENTION_DP = {"tp_size": 8, "dp_size": 4, "enable_dp_attention": True}
@@ -137,3 +139,24 @@ CHANGES = [
 @pytest.mark.parametrize("changed", CHANGES, ids=label)
 def test_the_default_fraction_changes_where_sglang_changed_it(changed):
     check(changed)
+
+
+def size_of(config, release, **args):
+    return kvdiag.size(config=config, release=release, args=args, gpu_mem_mib=H100, compute_capability=(9, 0))
+
+
+LOWERED = [("0.3.0", 0.95), ("0.4.4.post3", 0.95), ("0.4.4.post4", 0.90), ("0.4.8.post1", 0.90), ("0.4.9", None)]
+
+
+@pytest.mark.parametrize(("release", "share"), LOWERED)
+def test_an_image_model_s_fraction_is_lowered_as_it_loads(release, share):
+    notes = size_of(LLAVA, release, mem_fraction_static=0.88).notes
+    lowered = [note for note in notes if "lowers the fraction" in note]
+    assert len(lowered) == (share is not None)
+    assert all(f"size with {0.88 * share:.3f}" in note for note in lowered)
+    assert not any("lowers the fraction" in note for note in size_of(LLAMA, release, mem_fraction_static=0.88).notes)
+
+
+@pytest.mark.parametrize(("release", "fraction"), [("0.5.3rc2", 0.8), ("0.5.3", 0.8), ("0.5.3.post1", 0.88)])
+def test_sparse_attention_first_had_a_fraction_of_its_own_whatever_was_given(release, fraction):
+    assert size_of(SPARSE, release, mem_fraction_static=0.88, tp_size=8).mem_fraction_static == fraction

@@ -128,3 +128,28 @@ def test_a_latent_model_s_line_states_one_size(tmp_path):
     found = checks_of(tmp_path, "0.5.9", tokens, line, config=LATENT, slots=2048)
     assert found["kv_pool_bytes"].verdict == found["bytes_per_token"].verdict == "agree"
     assert found["max_total_num_tokens"].verdict == "agree"
+
+
+QWEN2_VL = LLAMA | {"architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl",
+                    "vision_config": {"hidden_size": 1280, "num_hidden_layers": 32}}  # fmt: skip
+REDUCED = "Automatically reduce --mem-fraction-static to {:.3f} because this is a multimodal model."
+
+
+@pytest.mark.parametrize(("release", "share"), [("0.4.4.post3", 0.95), ("0.4.4.post4", 0.90), ("0.4.8.post1", 0.90)])
+def test_an_image_model_s_lowered_fraction_is_exact_though_the_line_rounds_it(release, share, tmp_path):
+    fraction = 0.8 * share
+    tokens = int((AVAILABLE - TOTAL * (1 - fraction)) * G) // PLAIN_CELL
+    slots = 4097 if release < "0.4.7" else 4096
+    found = checks_of(tmp_path, release, tokens, REDUCED.format(fraction), config=QWEN2_VL, slots=slots)
+    assert found["max_total_num_tokens"].verdict == "agree"
+    # without the line the capacity may be lower than the dump's fraction gives, but no higher
+    assert checks_of(tmp_path, release, tokens, config=QWEN2_VL, slots=slots)["max_total_num_tokens"].verdict == "unknown"
+    high = checks_of(tmp_path, release, 500_000, config=QWEN2_VL, slots=slots)
+    assert high["max_total_num_tokens"].verdict == "disagree"
+
+
+def test_the_first_releases_say_that_they_lower_it_but_not_to_what(tmp_path):
+    line = "Automatically turn off --chunked-prefill-size and adjust --mem-fraction-static for multimodal models."
+    tokens = int((AVAILABLE - TOTAL * (1 - 0.8 * 0.95)) * G) // PLAIN_CELL
+    found = checks_of(tmp_path, "0.3.6", tokens, line, config=QWEN2_VL, slots=4097)
+    assert found["max_total_num_tokens"].verdict == "agree"
