@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 
 
 def _each(make):
@@ -93,6 +94,7 @@ PASTED = {
     "web-page-indented": _each(lambda _, line: "\u00a0" * 4 + line),
     "html": _each(lambda _, line: html.escape(line)),
     "html-twice": _each(lambda _, line: html.escape(html.escape(line)).replace("  ", "&nbsp;&nbsp;")),
+    "markdown-escaped": _each(lambda _, line: re.sub(r"([\\\\`*_\[\]#])", r"\\\1", line)),
     "typographic": _each(lambda _, line: _typographic(line)),
     "rows-of-80": _rows(80),
     "indented-rows-of-80": _rows(76, "    "),

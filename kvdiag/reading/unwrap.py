@@ -17,6 +17,9 @@ _JOINED = "\u23ce"
 """What some exports put in place of a line's end."""
 _DEEPEST = 8
 _ENTITY = r"(?i)&(?:(?:amp|#38);)*(?:quot|apos|gt|lt|nbsp|amp|#3[49]|#x2[27]|#6[02]|#x3[ce]|#160);"
+_ESCAPED_RECORD = re.compile(r"\s*\\\[(?:\d{4}\\?-\d\d\\?-\d\d )?\d\d:\d\d:\d\d")
+_MARKDOWN = re.compile(r"\\([\\`*_{}\[\]()#+.!|<>~-])")
+"""What an export to Markdown puts a backslash before."""
 _BLANKS = str.maketrans({"\u00a0": " ", "\u2007": " "})
 _QUOTES = (("'", "\u2018\u2019\u201a\u201b"), ('"', "\u201c\u201d\u201e\u201f\u00ab\u00bb"))
 """Straight quotation marks, and what a word processor or a chat puts in their place."""
@@ -28,6 +31,7 @@ class Unwrapper:
     def __init__(self) -> None:
         self._held: Held = {}
         self._learnt: Learnt = set()
+        self._escaped = False
         self.cuts = False
         """Whether a wrapper was seen that cuts long lines into parts."""
 
@@ -47,15 +51,23 @@ class Unwrapper:
 
     def _unfold(self, outer: Peeled, depth: int) -> Iterator[Peeled]:
         """Wrappers can stand around a joined line and around each of what was joined."""
-        for peeled in peel(_plain(outer.text), self._held, self._learnt):
+        for peeled in peel(self._clean(outer.text), self._held, self._learnt):
             inner = within(outer, peeled)
             self.cuts = self.cuts or inner.partial is not None
-            pieces = _pieces(_plain(inner.text))
+            pieces = _pieces(self._clean(inner.text))
             if pieces == [inner.text] or depth >= _DEEPEST:
                 yield inner
                 continue
             for piece in pieces:
                 yield from self._unfold(Peeled(piece, inner.stream, inner.time), depth + 1)
+
+    def _clean(self, text: str) -> str:
+        """The text as a terminal shows it; from the first record whose bracket has a backslash on, without Markdown's."""
+        text = _plain(text)
+        if "\\" not in text or not (self._escaped or _ESCAPED_RECORD.match(text)):
+            return text
+        self._escaped = True
+        return _MARKDOWN.sub(r"\1", text)
 
     def rest(self, number: int) -> Iterator[Line]:
         """Beginnings whose end never came."""
