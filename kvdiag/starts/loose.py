@@ -50,6 +50,7 @@ def loose_kind(record: Record) -> str:
     """The kind of event a record without a family reports; empty for none. SGLANG_KINDS name what only SGLang prints.
 
     ``out_of_memory`` is a device allocator's failure, ``request_table_frame`` the traceback's line that makes that table,
+    ``workspace_frame`` the one that makes the attention back end,
     ``exception`` the last line of a traceback, ``capturing`` a progress line of graph capture.
     """
     text = record.message[:4000]
@@ -62,6 +63,8 @@ def loose_kind(record: Record) -> str:
         return "out_of_memory"
     if any(mark in text for mark in _TABLE_FRAMES) and not record.prefixed:
         return "request_table_frame"
+    if "init_attention_backend()" in text and not record.prefixed:
+        return "workspace_frame"
     if "avail_mem=" in text and re.search(_CAPTURING, text):
         return "capturing"
     if not record.prefixed and _EXCEPTION.match(text.lstrip()):

@@ -54,6 +54,8 @@ def _phase(facts: Facts, event: Event) -> str:
     served = min([b.line for b in facts.activity.batches] + list(event_lines(facts.events("ready"))), default=float("inf"))
     if line > served:
         return "serving"
+    if _makes_workspace(facts, line):
+        return "pools"
     if event.kind == "graph_capture_failed" or any(e.record.line.number < line for e in facts.captures):
         return "capture"
     if _first_line(facts, "memory_before_graphs", "memory_after_pool") < line:
@@ -61,6 +63,12 @@ def _phase(facts: Facts, event: Event) -> str:
     if _first_line(facts, "available_gpu_memory") < line:
         return "pools"
     return "loading" if _first_line(facts, "pre_model_load_memory") < line else "unknown"
+
+
+def _makes_workspace(facts: Facts, line: int) -> bool:
+    """Whether the traceback that ends in this line goes through the making of the attention back end, before any capture."""
+    begun = max((e.record.line.number for e in facts.events("crash") if e.record.line.number < line), default=line)
+    return any(begun < e.record.line.number < line for e in facts.events("workspace_frame"))
 
 
 def _oom_values(facts: Facts, event: Event) -> dict[str, Any]:

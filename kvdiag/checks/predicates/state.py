@@ -54,8 +54,12 @@ def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
     requests = Interval.of(slots // most, slots // least, "requests")
     if requests.high < 1 or requests.low >= at["default_cap"]:
         return
-    if cap is not None and all(slots // per != cap for per in range(least, most + 1)):
-        return
+    if cap is not None:
+        told = facts.start.server_args_whole or facts.arg("disable_radix_cache") is not None
+        needs = [per for per in range(least if told else 1, most + 1) if slots // per == cap]
+        if not needs:
+            return
+        least, most = min(needs), max(needs)
     each = tokens / float(cap or requests.high)
     states = _slot_bytes(facts)
     values: dict[str, Any] = {
