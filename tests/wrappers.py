@@ -83,7 +83,16 @@ def _typographic(line):
     return line
 
 
+_OWN_PREFIX = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{3})?)((?: [A-Z_]+\d+)*)\] ")
+
+
+def _configured(line):
+    """As an operator's own logging configuration prints it."""
+    return _OWN_PREFIX.sub(lambda own: f"{own[1]} INFO 31223 [{own[2].strip()}{' ' if own[2] else ''}scheduler.py:222] ", line, 1)
+
+
 PASTED = {
+    "logging-config": _each(lambda _, line: _configured(line)),
     "cat-n": _each(lambda number, line: f"{number + 1:6}\t{line}"),
     "grep-n": _each(lambda number, line: f"{number + 1}:{line}"),
     "grep-context": _each(lambda number, line: f"{number + 1}{':' if '[2' in line else '-'}{line}"),
