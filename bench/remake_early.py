@@ -128,15 +128,9 @@ class Server:
 
     def _windows(self, runner: Any, model: Any) -> None:
         """``sliding_window_size`` as ``load_model`` finds it, and layers of the kinds that the config tells."""
-        text, config = self.config.hf_text_config if hasattr(self.config, "hf_text_config") else None, self.config
-        runner.sliding_window_size = None
-        window = getattr(text, "sliding_window", None)
-        if _tells_window(self.module, config.hf_config.architectures[0]) and window:
-            runner.sliding_window_size = window - 1
-        elif runner.attention_chunk_size is not None:
-            runner.sliding_window_size = runner.attention_chunk_size
-        kinds = getattr(text, "layer_types", None) or ()
-        layers = [_layer(i, window - 1 if kind == "sliding_attention" and window else -1) for i, kind in enumerate(kinds)]
+        runner.sliding_window_size = window = window_of(self.module, self.config)
+        kinds = getattr(getattr(self.config, "hf_text_config", None), "layer_types", None) or ()
+        layers = [_layer(i, window if kind == "sliding_attention" and window else -1) for i, kind in enumerate(kinds)]
         if layers:
             model.model = types.SimpleNamespace(layers=layers)
 
@@ -203,6 +197,15 @@ def _layer(number: int, window: int) -> Any:
     return types.SimpleNamespace(layer_id=number, self_attn=types.SimpleNamespace(attn=attention))
 
 
+def window_of(module: Any, config: Any) -> int | None:
+    """``sliding_window_size`` of a model runner: one less than the config's by the model class, else the config's own."""
+    window = getattr(getattr(config, "hf_text_config", None), "sliding_window", None)
+    if window and _tells_window(module, config.hf_config.architectures[0]):
+        return int(window) - 1
+    own = getattr(config, "sliding_window_size", None) if getattr(config, "is_hybrid_swa", None) else None
+    return own if own is not None else getattr(config, "attention_chunk_size", None)
+
+
 def _tells_window(module: Any, architecture: str) -> bool:
     """Whether the release's model class has ``get_attention_sliding_window_size``."""
     folder = Path(str(module.__file__)).parents[1] / "models"
@@ -222,7 +225,7 @@ def _config(made: Any, args: Any) -> Any:
         return made.from_server_args(args)
     given = {
         "path": args.model_path, "model_path": args.model_path, "trust_remote_code": args.trust_remote_code,
-        "revision": args.revision, "context_length": args.context_length,
+        "revision": getattr(args, "revision", None), "context_length": args.context_length,
         "model_override_args": getattr(args, "json_model_override_args", "{}"),
         "is_embedding": args.is_embedding, "dtype": args.dtype, "quantization": args.quantization,
     }  # fmt: skip

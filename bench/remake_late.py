@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Any
 from unittest import mock
 
+from remake_early import window_of
+
 WANTED = (
     "full_max_total_num_tokens", "swa_max_total_num_tokens", "c4_max_total_num_tokens", "c128_max_total_num_tokens",
     "c4_state_pool_size", "c128_state_pool_size",
@@ -118,8 +120,9 @@ class Server:
             device="cuda", gpu_id=0, attn_dp_size=_attention_dp(args), dp_size=args.dp_size, tp_size=args.tp_size, tp_rank=0,
             pp_size=args.pp_size, pp_group=types.SimpleNamespace(world_size=args.pp_size, rank_in_group=0), model=model,
             model_config=config, server_args=args, kv_cache_dtype=dtype, kv_cache_dtype_str=name, model_dtype=config.dtype,
-            page_size=schedule.page_size, sliding_window_size=self.job.get("sliding_window_size", _window(config)),
-            spec_algorithm=spec, is_draft_worker=False, post_capture_kv_active=False, spec_aux_config=aux,
+            page_size=schedule.page_size, spec_algorithm=spec,
+            sliding_window_size=self.job.get("sliding_window_size") or window_of(self.module, config),
+            is_draft_worker=False, post_capture_kv_active=False, spec_aux_config=aux,
             is_hybrid_swa=config.is_hybrid_swa, is_hybrid_swa_compress=getattr(config, "is_hybrid_swa_compress", False),
             use_mla_backend=config.attention_arch == AttentionArch.MLA,
             layer_info=layers,
@@ -203,7 +206,3 @@ def _cache_dtype(args: Any, model: Any, config: Any) -> tuple[str | None, Any]:
                  speculative_draft_attention_backend=None, server_args=args)  # fmt: skip
     name, dtype = configure(**_taken(configure, **given))
     return name or asked, dtype
-
-
-def _window(config: Any) -> int | None:
-    return getattr(config, "sliding_window_size", None)

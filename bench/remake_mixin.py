@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
-from remake_early import reported_requests
+from remake_early import reported_requests, window_of
 from remake_late import WANTED
 
 _POOLS = (
@@ -105,7 +105,8 @@ class Server:
         runner.is_hybrid_swa = config.is_hybrid_swa
         runner.is_hybrid_swa_compress = getattr(config, "is_hybrid_swa_compress", False)
         runner.use_mla_backend = getattr(config.attention_arch, "name", "") == "MLA"
-        runner.sliding_window_size = self.job.get("sliding_window_size")
+        runner.sliding_window_size = self.job.get("sliding_window_size") or window_of(self.module, config)
+        runner.enable_hisparse = getattr(args, "enable_hisparse", False)
         runner.req_to_token_pool = runner.token_to_kv_pool_allocator = runner.memory_pool_config = None
         runner._linear_attn_registry_cache = getattr(self.module, "_UNSET", None)
         self._layers(runner)

@@ -7,9 +7,9 @@ PYTHON has CPU torch and a transformers near the one the release pins; TREE is t
 arguments with underscores), ``gpu``, ``gpu_mem_mib``, ``capability`` ([9, 0]), ``available_gpu_mem_gib``,
 ``pre_model_load_gib``, and where the checkpoint's own quantisation names a cache dtype ``kv_cache_quant_algo``.
 
-Releases 0.3.0 and newer. Free memory, process groups and weights are made up; argument resolution, model config and sizing
-are the release's own. The GPU of the first
-job is everyone's: SGLang remembers what it asked of it at import.
+Releases 0.3.0 and newer, but for 0.5.3, which looks into its kernels as it is imported. Free memory, process groups and
+weights are made up; argument resolution, model config and sizing are the release's own. The GPU of the first job is
+everyone's: SGLang remembers what it asked of it at import.
 """
 
 from __future__ import annotations
@@ -68,12 +68,16 @@ def prepared(job: dict[str, Any], folder: Path) -> Any:
 
 
 def _know(kind: Any) -> None:
-    """Reads configs of a class that comes as remote code, or is newer than this transformers, as plain attributes."""
+    """Reads configs of a class that comes as remote code, or is newer than this transformers, as plain attributes.
+
+    Kinds that SGLang renames when transformers does not know them stay unknown.
+    """
     from transformers import AutoConfig, PretrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    if isinstance(kind, str) and kind not in CONFIG_MAPPING:
-        AutoConfig.register(kind, type("PlainConfig", (PretrainedConfig,), {"model_type": kind, "rope_scaling": None}))
+    if isinstance(kind, str) and kind not in CONFIG_MAPPING and kind not in ("deepseek_v32", "deepseek_v4"):
+        asked_early = {"model_type": kind, "rope_scaling": None, "max_position_embeddings": None}
+        AutoConfig.register(kind, type("PlainConfig", (PretrainedConfig,), asked_early))
 
 
 def stages_of(config: Any, pp: int) -> list[tuple[int, int] | None]:

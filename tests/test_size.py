@@ -10,6 +10,7 @@ import pytest
 import kvdiag
 from kvdiag.cli.main import main
 from kvdiag.errors import CannotSizeError, KvdiagError
+from kvdiag.models.catalogue import catalogue_entry
 from kvdiag.reports.json_report import render
 
 LATENT = {
@@ -126,6 +127,14 @@ def test_a_class_the_release_does_not_have_is_sized_with_a_note():
     (note,) = sized(qwen, "0.3.6").notes
     assert "0.4.5.post2" in note
     assert not sized(qwen, "0.5.9").notes
+
+
+def test_pages_of_a_sparse_index_on_amd_are_told_to_depend_on_what_is_installed():
+    sparse = catalogue_entry("deepseek-ai/DeepSeek-V3.2")["config"]
+    on = {"gpu": "MI300X", "available_gpu_memory": 100.0, "pre_model_load_memory": 190.0}
+    args = {"tp_size": 8, "kv_cache_dtype": "bfloat16", "mem_fraction_static": 0.8}
+    assert "page is 64" in kvdiag.size(config=sparse, release="0.5.12", args=args, **on).notes[0]
+    assert not kvdiag.size(config=sparse, release="0.5.11", args=args, **on).notes
 
 
 def test_the_mlx_pool_follows_its_three_readings():

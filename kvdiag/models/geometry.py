@@ -197,7 +197,7 @@ def _dims(config: ModelConfig, text: Mapping[str, Any], heads: int) -> tuple[int
     if not heads:
         return 0, 0
     head_dim = config.integer("head_dim", "attention_head_dim") or config.required("hidden_size", "n_embd", "d_model") // heads
-    if text.get("model_type") in ("deepseek_v2", "deepseek_v3", "kimi_k2") and text.get("qk_rope_head_dim"):
+    if text.get("model_type") in ("deepseek_v2", "deepseek_v3") and text.get("qk_rope_head_dim"):
         head_dim = config.required("qk_rope_head_dim")
     return head_dim, config.integer("v_head_dim") or head_dim
 

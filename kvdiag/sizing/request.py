@@ -20,7 +20,7 @@ from kvdiag.sizing.device import Device
 from kvdiag.sizing.dtypes import model_dtype, plain_element_bytes
 from kvdiag.sizing.environment import Environment, environment_of
 from kvdiag.sizing.fraction import loading_share
-from kvdiag.sizing.history import listed, registered
+from kvdiag.sizing.history import listed, registered, since
 from kvdiag.sizing.resolve import forced_fraction, given_share, is_multimodal
 from kvdiag.sizing.size import Memory, Sizing, size
 from kvdiag.sizing.speculative import needs_draft_config
@@ -76,8 +76,16 @@ def requested_size(
     notes = (
         *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
         *serves_none(sizing.max_running_requests), *_lowered(geometry, arguments, number, sizing.mem_fraction_static),
+        *_pages_of_amd(geometry, number, device),
     )  # fmt: skip
     return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
+
+
+def _pages_of_amd(geometry: Geometry, release: Release, device: Device) -> tuple[str, ...]:
+    """A note where the page of a sparse index depends on what is installed (``aiter_can_use_preshuffle_paged_mqa``)."""
+    if not device.is_amd or geometry.index is None or not since(release, "0.5.12"):
+        return ()
+    return ("on AMD this model's page is 64 with aiter's own kernels for its index (SGLANG_USE_AITER, Triton 3.5): 1 is assumed",)
 
 
 @lru_cache(maxsize=KEPT)
