@@ -35,7 +35,7 @@ arithmetic all the same, with a note that no server would load it.
 | state, compressed or sparse pools in a release that has none | the release would need them for the model |
 | an NVFP4 cache of 0.5.21 and newer on a GPU that is not known | the layout of its scales depends on the GPU |
 | `--enable-hisparse`, `--enable-unified-memory`, `--enable-kv-cache-sharding` | no rule follows what they do to the pools |
-| `--enable-linear-replayssm-spec` with gated delta net or KDA | a ring of records replaces the drafts' states |
+| `--enable-gdn-replayssm-spec` of 0.5.16 | no rule follows its ring of records |
 | `--enable-dsa-cache-layer-split` with a sparse index | no rule |
 | MiniMax-M3 with NVFP4 experts in 0.5.23, but for GPUs older than Blackwell | its cache is packed, no rule |
 | DeepSeek-V4.1 before 0.5.21, or with `--enable-encoder-swa-bounded-replay` and drafts | that release has no pools for it; the \

@@ -114,6 +114,7 @@ def row_of(job: dict[str, Any], version: str) -> dict[str, Any]:
     row = {name: value for name, value in job.items() if name not in ("config", "draft_config")}
     row["version"] = version
     with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(job.get("env") or {})
         try:
             row |= answer(job, Path(folder))
         except BaseException as error:

@@ -4,7 +4,7 @@ import pytest
 
 import kvdiag
 from kvdiag.errors import CannotSizeError
-from tests.boundaries import GPT_OSS, LATENT, LLAMA, NEXT, PLAIN_CELL, Change, check, label, sized
+from tests.boundaries import GPT_OSS, LATENT, LLAMA, PLAIN_CELL, Change, check, label, sized
 
 V2 = LATENT | {"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2"}
 SPARSE = LATENT | {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "index_head_dim": 128,
@@ -95,7 +95,7 @@ def test_nvfp4_on_an_unknown_gpu_is_refused():
 
 UNRULED = [
     (LLAMA, {"enable_hisparse": True}), (GPT_OSS, {"enable_unified_memory": True}), (LLAMA, {"enable_kv_cache_sharding": True}),
-    (NEXT, {"enable_linear_replayssm_spec": True}),
+
     (SPARSE, {"enable_dsa_cache_layer_split": True, "kv_cache_dtype": "bfloat16"}),
 ]  # fmt: skip
 

@@ -114,6 +114,7 @@ class ServerArguments:
     speculative_eagle_topk: int | None = None
     speculative_num_draft_tokens: int | None = None
     speculative_draft_model_path: str | None = None
+    speculative_draft_attention_backend: str | None = None
     mm_feature_transport: str | None = None
     mm_preprocess_cache_size_mb: int | None = None
     nnodes: int = 1
@@ -124,6 +125,7 @@ class ServerArguments:
     enable_dsa_cache_layer_split: bool = False
     enable_encoder_swa_bounded_replay: bool = False
     enable_linear_replayssm_spec: bool = False
+    linear_replayssm_cache_len: int = 16
     dsv4_attn_backend: str | None = None
     qsa_indexer_dtype: str = "auto"
     speculative_draft_kv_cache_dtype: str | None = None

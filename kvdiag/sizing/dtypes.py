@@ -70,11 +70,21 @@ def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, d
 
 
 def draft_element_bytes(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry) -> int:
-    """Bytes of an element of a DFLASH draft's cache: the dtype asked for, or the target's class insists on, else the draft's."""
+    """Bytes of an element of a DFLASH draft's cache: the dtype asked for, or the target's class insists on, else the draft's.
+
+    FA4 reads only the draft's own dtype; Blackwell's default backend falls back to it in 0.5.23.
+    """
+    own = ELEMENT_BYTES[model_dtype(draft, arguments)]
+    target = arguments.prefill_attention_backend or arguments.attention_backend
+    backend, asked = arguments.speculative_draft_attention_backend or target, arguments.speculative_draft_kv_cache_dtype
+    if backend == "fa4" or (backend in (None, "trtllm_mha") and device.is_blackwell and since(release, "0.5.23")):
+        return own
+    if asked is not None:
+        return own if asked == "auto" else ELEMENT_BYTES.get(canonical_dtype(asked), own)
     hooked = geometry.compressed or (geometry.index and listed(DSA, geometry.architecture, release))
     if hooked or canonical_dtype(arguments.kv_cache_dtype) != "auto":
         return kv_dtype(geometry, arguments, release, device).size
-    return ELEMENT_BYTES[model_dtype(draft, arguments)]
+    return own
 
 
 def _nvfp4(arguments: ServerArguments, device: Device) -> KvDtype:

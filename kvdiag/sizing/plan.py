@@ -8,15 +8,15 @@ from kvdiag.frozen import frozen
 from kvdiag.models import Windows
 from kvdiag.sizing import cells
 from kvdiag.sizing.compressed import compressed_demand
+from kvdiag.sizing.demand import state_demand
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
 from kvdiag.sizing.dtypes import model_dtype
 from kvdiag.sizing.history import since
 from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.slots import SlotDemand
 from kvdiag.sizing.speculative import charged_cell, charged_dsa_cell
-from kvdiag.sizing.state import DEFAULT_STATE_RATIO, StateDemand, slots_per_request, state_bytes
+from kvdiag.sizing.state import StateDemand
 from kvdiag.sizing.swa import HybridCell, Pools, hybrid_cell, stage_layers
-from kvdiag.sizing.windows import NARROW_RATIO
 
 
 @frozen
@@ -61,7 +61,7 @@ def make_plan(settings: Settings) -> Plan:
     formula, terms = _explain(settings, heads, plans[0])
     differ = len({plan.cell for plan in plans}) > 1
     each = tuple({**_explain(settings, heads, plan)[1], "bytes_per_token": plan.cell} for plan in plans) if differ else ()
-    return Plan(settings, plans, heads, _state(settings, split), formula, terms, _symbol(settings), each)
+    return Plan(settings, plans, heads, state_demand(settings), formula, terms, _symbol(settings), each)
 
 
 def _heads(settings: Settings) -> int:
@@ -203,39 +203,6 @@ def _early_window_cell(settings: Settings, pools: Pools, stage: range, heads: in
     if geometry.architecture == "MiMoV2FlashForCausalLM" and since(release, "0.5.7"):
         cell += pools.window_token * pools.window_layers
     return cell
-
-
-def _state(settings: Settings, split: tuple[range, ...]) -> StateDemand | None:
-    shape, release, arguments, environment = settings.state, settings.release, settings.arguments, settings.arguments.environment
-    if shape is None:
-        return None
-    ratio = arguments.mamba_full_memory_ratio
-    ranks = arguments.tp_size if shape.family == "cca" else settings.attention_tp
-    whole = each = state_bytes(
-        shape, ranks, arguments.mamba_ssm_dtype or environment.mamba_ssm_dtype, release, environment.mamba_conv_dtype
-    )
-    if since(release, "0.5.17") and len(split) > 1 and shape.layers:
-        widest = max(sum(layer in stage for layer in shape.layers) for stage in split)
-        each = int(each * (widest / len(shape.layers)))
-    spec = settings.spec
-    slots = slots_per_request(
-        release, radix=settings.radix, extra_buffer=settings.extra_buffer, lazy=settings.lazy, overlap=settings.overlap,
-        speculative=spec is not None, skips_lock=environment.mamba_skip_decode_lock,
-    )  # fmt: skip
-    skips = since(release, "0.5.22") and arguments.disaggregation_mode == "prefill" and arguments.device != "npu"
-    gdn = shape.family == "mamba2" and settings.geometry.model_type.startswith(("qwen3", "jet", "intern"))
-    return StateDemand(
-        whole,
-        each,
-        slots,
-        NARROW_RATIO if shape.family == "sconv" and ratio == DEFAULT_STATE_RATIO else ratio,
-        arguments.max_mamba_cache_size,
-        settings.requests,
-        settings.attention_dp,
-        spec.num_draft_tokens if spec is not None and not skips else 0,
-        settings.radix,
-        gdn,
-    )
 
 
 def _explain(settings: Settings, heads: int | None, stage: StagePlan) -> tuple[str, dict[str, Any]]:

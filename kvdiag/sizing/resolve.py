@@ -99,7 +99,7 @@ def resolve(
     is_mla = uses_latent(geometry, arguments, release)
     geometry = _unfolded(geometry, release, is_mla)
     _refuse(geometry, release, is_mla, device)
-    refuse_unruled(geometry, arguments)
+    refuse_unruled(geometry, arguments, release)
     if is_mla and arguments.pp_size > 1 and not since(release, "0.5.1"):
         raise CannotSizeError(f"the server would not start: SGLang {release} has no pipeline stages for latent attention")
     asked, arguments = arguments, _forced(geometry, arguments, release, device)

@@ -8,8 +8,9 @@ from kvdiag.models import StateShape
 from kvdiag.quantity import GIB
 from kvdiag.releases import Release
 from kvdiag.sizing.history import since
+from kvdiag.sizing.replay import NO_RING, Ring
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+ELEMENT_SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SLOTS_WITHOUT_REQUESTS = 512
 BASE_SLOTS = 3
 DEFAULT_STATE_RATIO = 0.9
@@ -26,7 +27,7 @@ def state_bytes(
     """
     tp = attention_tp_size
     config_dtype = shape.ssm_dtype if since(release, "0.5.9") else None
-    size = _BYTES.get(ssm_dtype or config_dtype or "float32", 4)
+    size = ELEMENT_SIZES.get(ssm_dtype or config_dtype or "float32", 4)
     taps = max(0, shape.conv_kernel - 1)
     if shape.family == "sconv":
         conv = taps * sum(2 * max(1, heads // tp) * dim for heads, dim in shape.kv_widths)
@@ -41,7 +42,7 @@ def state_bytes(
         conv = taps * _divided(shape.intermediate_size + 2 * groups * shape.state_size, tp, "convolution channels")
     conv += shape.replicated
     heads = 1 if shape.family in ("conv", "cca", "sconv") else _divided(shape.num_heads, tp, "state heads")
-    return (conv * _BYTES[conv_dtype or "bfloat16"] + heads * shape.head_dim * shape.state_size * size) * len(shape.layers)
+    return (conv * ELEMENT_SIZES[conv_dtype or "bfloat16"] + heads * shape.head_dim * shape.state_size * size) * len(shape.layers)
 
 
 def _divided(value: int, tp: int, what: str) -> int:
@@ -86,7 +87,8 @@ class StateDemand:
 
     `whole` is one request's state in all layers; `per_request` is what is charged, the widest pipeline stage's share from 0.5.17.
 
-    `draft_tokens` is zero without speculation; `requests` is the server's max_running_requests, `dp` its attention replicas.
+    `draft_tokens` is zero without speculation and where no state is copied for drafts; `ring` is what stands for those copies.
+    `requests` is the server's max_running_requests, `dp` its attention replicas.
     """
 
     whole: int
@@ -99,6 +101,7 @@ class StateDemand:
     draft_tokens: int
     radix: bool
     splits_by_dp: bool
+    ring: Ring = NO_RING
 
 
 @frozen
@@ -165,7 +168,8 @@ def _drafts_first(rest: float, demand: StateDemand, release: Release) -> StateSp
 
 def _joint(rest: float, demand: StateDemand, *, padding: int, floor_requests: bool) -> StateSplit:
     """0.5.13 and newer: slots and the drafts of the requests they serve are solved together, from 0.5.17 with a padding slot."""
-    each, drafts = demand.per_request, demand.draft_tokens
+    each, drafts, ring = demand.per_request, demand.draft_tokens, demand.ring
+    slot = each + ring.per_slot
     wanted = (demand.requests or 0) // demand.dp
     wanted = max(1, wanted) if floor_requests else wanted
     if demand.explicit is not None:
@@ -181,7 +185,7 @@ def _joint(rest: float, demand: StateDemand, *, padding: int, floor_requests: bo
             size = int((budget - padding * each * (1 + drafts)) // (each * (1 + drafts / demand.slots)))
             rest -= each * (min(wanted, size // demand.slots) + padding) * drafts / GIB
         else:
-            size = int((budget - padding * each) // each)
+            size = int((budget - ring.fixed - padding * slot) // slot)
     if size <= 0:
         raise CannotSizeError("the server would not start: no memory for the state of a single request")
-    return StateSplit(size, rest - (size + padding) * each / GIB)
+    return StateSplit(size, rest - ((size + padding) * slot + ring.fixed) / GIB)

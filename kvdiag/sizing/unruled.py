@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from kvdiag.errors import CannotSizeError
 from kvdiag.models import Geometry
+from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
+from kvdiag.sizing.history import since
 
 _Rule = Callable[[Geometry, ServerArguments], bool]
 
@@ -17,10 +19,6 @@ def _keeps_delta_state(geometry: Geometry) -> bool:
     return state is not None and (state.family == "kda" or kind.startswith(("qwen3", "qwen4", "jet", "intern", "gigachat")))
 
 
-def _drafts_in_blocks(arguments: ServerArguments) -> bool:
-    return arguments.speculative_algorithm in ("DFLASH", "DSPARK")
-
-
 UNRULED: tuple[tuple[str, str, _Rule], ...] = (
     ("enable_hisparse", "the pool on the device is a share of one in host memory", lambda _, a: a.enable_hisparse),
     ("enable_unified_memory", "one buffer serves several pools, and its free part moves", lambda _, a: a.enable_unified_memory),
@@ -28,15 +26,13 @@ UNRULED: tuple[tuple[str, str, _Rule], ...] = (
      lambda _, a: a.enable_kv_cache_sharding),
     ("enable_dsa_cache_layer_split", "layers of the cache are spread over context-parallel ranks",
      lambda g, a: a.enable_dsa_cache_layer_split and g.index is not None),
-    ("enable_linear_replayssm_spec", "a ring of records takes the place of the drafts' states",
-     lambda g, a: a.enable_linear_replayssm_spec and _keeps_delta_state(g)),
-    ("speculative_draft_kv_cache_dtype", "the draft's bytes a token are not the target's kind",
-     lambda _, a: a.speculative_draft_kv_cache_dtype not in (None, "auto", a.kv_cache_dtype) and _drafts_in_blocks(a)),
 )  # fmt: skip
 
 
-def refuse_unruled(geometry: Geometry, arguments: ServerArguments) -> None:
+def refuse_unruled(geometry: Geometry, arguments: ServerArguments, release: Release) -> None:
     """Raises CannotSizeError where an argument that no rule follows is in force for this model."""
+    if arguments.enable_linear_replayssm_spec and _keeps_delta_state(geometry) and not since(release, "0.5.17"):
+        raise CannotSizeError("cannot size a server with --enable-gdn-replayssm-spec: no rule follows the ring of 0.5.16")
     for name, why, holds in UNRULED:
         if holds(geometry, arguments):
             flag = name.replace("_", "-")
