@@ -52,7 +52,8 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
 
     ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write,
     ``prefill`` that a batch took as many new tokens as one may;
-    ``unknown`` that not even the largest reserve explains why work waited, or that the line is of another server.
+    ``unknown`` that not even the largest reserve explains why work waited, that the line is of another server, or one of
+    prefill in a log that does not tell how large a batch may be.
     """
     cap = bounds.cap
     if bounds.holds_too_much(batch) or bounds.runs_too_many(batch):
@@ -75,6 +76,8 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
         return "prefill"
     if bounds.is_prefill_full or (bounds.chunk and (batch.new_tokens or 0) >= bounds.chunk):
         return "prefill"
+    if batch.kind == "prefill" and bounds.chunk is None:
+        return "unknown"
     return "admission_reserve" if bounds.reserve_can_bind(batch.tokens, batch.running) else "unknown"
 
 
