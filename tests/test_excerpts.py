@@ -185,3 +185,31 @@ def test_metal_out_of_memory_is_a_batch_that_did_not_fit(tmp_path):
     codes = {finding.code for finding in start_of(tmp_path, SERVING + text).findings}
     assert "KV012" in codes
     assert "KV021" not in codes
+
+
+def test_a_review_of_lines_without_dates_invents_none(tmp_path):
+    from kvdiag.pipeline import postmortem
+    from kvdiag.reports import postmortem_markdown, postmortem_text
+
+    log = tmp_path / "server.log"
+    log.write_text(
+        "".join(
+            f"[{clock}] Decode batch, #running-req: 6, #token: 2435072, token usage: 0.52, cuda graph: True, "
+            "gen throughput (token/s): 24.33, #queue-req: 0\n"
+            for clock in ("23:51:54", "23:52:41", "00:00:05")
+        )
+    )
+    found = postmortem([str(log)])
+    for text in (postmortem_text.render(found, width=120), postmortem_markdown.render(found)):
+        assert "1970" not in text
+        assert "23:51:54 to day 2 00:00:05" in text
+
+
+@pytest.mark.parametrize("more", ["", ", #transferring-req: 1"], ids=["chunk not told", "prefill server"])
+def test_prefill_lines_alone_show_no_reserve(tmp_path, more):
+    line = (
+        "[2026-03-01 10:00:00 TP0] Prefill batch, #new-seq: 1, #new-token: 2048, #cached-token: 0, token usage: 0.11, "
+        f"#running-req: 7, #queue-req: 2{more}, cuda graph: False, input throughput (token/s): 8645.90\n"
+    )
+    diagnosis = explained(tmp_path, line * 3)
+    assert "admission reserve" not in render(diagnosis)

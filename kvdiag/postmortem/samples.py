@@ -114,8 +114,12 @@ def _bound(rows: Rows, running: Any, bounds: Bounds) -> Any:
     else:
         held[np.isnan(usage[at]) | ~_reserve_can_bind(rows, running, bounds)[at]] = BOUNDS.index("unknown")
     new_tokens = rows.values.get("new_tokens")
+    if bounds.chunk is None and not bounds.is_prefill_full:
+        held[~rows.decode[at]] = BOUNDS.index("unknown")
     if bounds.chunk and new_tokens is not None:
         held[new_tokens[at] >= bounds.chunk] = BOUNDS.index("prefill")
+    if transferring is not None and usage is not None:
+        held[~rows.decode[at] & ~np.isnan(transferring[at]) & ~np.isnan(usage[at])] = BOUNDS.index("prefill")
     for name, what in (("usage", "kv_pool"), ("swa_usage", "swa_pool"), ("state_usage", "state_slots")):
         column = rows.values.get(name)
         if column is not None:

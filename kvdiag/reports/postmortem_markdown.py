@@ -8,7 +8,7 @@ from kvdiag.postmortem import Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import markdown_report
 from kvdiag.reports.bound import WORDS
-from kvdiag.reports.postmortem_text import duration, totals
+from kvdiag.reports.postmortem_text import duration, moment, totals
 
 
 def render(postmortem: Postmortem) -> str:
@@ -22,13 +22,13 @@ def _over_time(review: Review | None) -> Iterator[str]:
 
 
 def _review(review: Review) -> Iterator[str]:
-    yield f"{review.rows:,} scheduler lines, {review.begin or '?'} to {review.end or '?'}. " + " ".join(totals(review))
+    yield f"{review.rows:,} scheduler lines, {moment(review.begin)} to {moment(review.end)}. " + " ".join(totals(review))
     yield ""
     yield "| from | lasted | phase | bound by | usage p50 | running p50 | queued p50 | retracted |"
     yield "|---|---|---|---|---:|---:|---:|---:|"
     for phase in review.phases:
         figures = [_middle(phase.token_usage, 2), _middle(phase.running, 0), _middle(phase.queued, 0), f"{phase.retracted:,}"]
-        cells = [phase.begin or "-", duration(phase.seconds), phase.kind, WORDS.get(phase.binding, phase.binding), *figures]
+        cells = [moment(phase.begin), duration(phase.seconds), phase.kind, WORDS.get(phase.binding, phase.binding), *figures]
         yield "| " + " | ".join(cells) + " |"
     yield ""
 

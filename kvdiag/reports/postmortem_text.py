@@ -43,7 +43,7 @@ def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False, de
 
 
 def _review(review: Review, paint: Paint) -> Iterator[str]:
-    when = f", {review.begin} to {review.end}" if review.begin else ", without times"
+    when = f", {moment(review.begin)} to {moment(review.end)}" if review.begin else ", without times"
     yield f"  {review.rows:,} scheduler lines{when}"
     date = 11 if paint.width >= _WHOLE else 0
     words = 22 if paint.width >= _WHOLE else max(8, paint.width - 72)
@@ -55,13 +55,21 @@ def _review(review: Review, paint: Paint) -> Iterator[str]:
 
 def _phase(phase: Phase, date: int, words: int) -> str:
     """A row of the table; `date` and `words` are columns for the day and for what bound."""
-    begin = (phase.begin or "-")[11 - date : 19].replace("T", " ")
+    begin = moment(phase.begin)[:19].replace("T", " ") if date else (phase.begin or "-")[11:19]
     bound = "" if phase.kind == "idle" else WORDS.get(phase.binding, phase.binding)
     silent = phase.binding == "unknown" and phase.running.p50 is None
     kind = "no lines" if silent else phase.kind
     figures = f"{_number(phase.token_usage, 2):>5}  {_number(phase.running):>7}  {_number(phase.queued):>6}"
     when = f"{begin:<{date + 8}}  {duration(phase.seconds):<10}"
     return f"  {when}  {kind:<9}  {bound[:words]:<{words}}  {figures}  {phase.retracted:>9,}"
+
+
+def moment(text: str | None) -> str:
+    """A time as the log has it: where lines have no date, days are counted from 1970 on."""
+    day, _, clock = (text or "-").partition("T")
+    if not day.startswith("1970-01-"):
+        return text or "-"
+    return clock if day == "1970-01-01" else f"day {int(day[8:])} {clock}"
 
 
 def _number(spread: Spread, decimals: int = 0) -> str:
