@@ -324,3 +324,31 @@ def test_what_the_log_keeps_back_for_images_is_kept_back_after_the_change_too(tm
     assert less.max_total_num_tokens.high < capacity(0.8)
     assert capacity(0.9) in more.max_total_num_tokens
     assert more.max_total_num_tokens.high - more.max_total_num_tokens.low < 30
+
+
+DRAFTED = """\
+[2026-09-01 10:00:00] server_args=ServerArgs(model_path='meta-llama/Llama-3.1-8B-Instruct', dtype='auto', \
+kv_cache_dtype='auto', mem_fraction_static=0.8, max_running_requests=48, max_total_tokens=None, chunked_prefill_size=8192, \
+page_size=1, tp_size=1, pp_size=1, dp_size=1, device='cuda', attention_backend='fa3', enable_dp_attention=False, \
+speculative_algorithm='EAGLE3', speculative_draft_model_path='some/draft', speculative_num_steps=3, \
+speculative_eagle_topk=1, speculative_num_draft_tokens=4)
+[2026-09-01 10:00:20] Load weight begin. avail mem=78.00 GB
+[2026-09-01 10:00:40] Load weight end. elapsed=20.11 s, type=LlamaForCausalLM, avail mem=62.00 GB, mem usage=16.00 GB.
+[2026-09-01 10:00:50] Load weight begin. avail mem=62.00 GB
+[2026-09-01 10:00:51] Load weight end. elapsed=1.11 s, type=LlamaForCausalLMEagle3, avail mem=60.00 GB, mem usage=2.00 GB.
+[2026-09-01 10:00:55] max_total_num_tokens=352702, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=48, context_len=131072, available_gpu_mem=12.00 GB
+"""
+
+
+def test_a_draft_of_unknown_shape_gives_neither_a_false_alarm_nor_a_prediction(tmp_path):
+    """Its layers share the budget from 0.5.14, so that nothing follows from the target's bytes a token alone."""
+    log = tmp_path / "drafted.log"
+    log.write_text(DRAFTED)
+    (start,) = kvdiag.explain(str(log), release="0.5.20").starts
+    (check,) = (check for check in start.checks if check.name == "max_total_num_tokens")
+    assert check.verdict == "unknown"
+    assert "draft" in check.missing[0]
+    (predicted,) = what_if(str(log), [{"mem_fraction_static": 0.85}], release="0.5.20")
+    assert predicted.max_total_num_tokens is None
+    assert "draft" in predicted.missing[0]

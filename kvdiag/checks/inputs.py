@@ -231,14 +231,21 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     ]
     if inputs.unseen("max_total_tokens"):
         found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
-    if inputs.draft is None and any(needs_draft_config(inputs.arguments, release) for release in inputs.candidates()):
-        why = f"the draft model's config (speculative_draft_model_path={draft_path(start)!r}), whose cache shares the budget"
-        found.append(Excuse(why, raises=False))
+    found += draft_excuses(inputs)
     if _lowers_fraction(inputs):
         found.append(Excuse("the fraction of an image model, lowered as it loads (no line says to what)", raises=False))
     if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
         found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
     return found + cell_excuses(inputs)
+
+
+def draft_excuses(inputs: CheckInputs) -> list[Excuse]:
+    """What a draft model of unknown shape takes of a token's bytes."""
+    if inputs.draft is not None or not any(needs_draft_config(inputs.arguments, release) for release in inputs.candidates()):
+        return []
+    path = draft_path(inputs.start)
+    why = f"the draft model's config (speculative_draft_model_path={path!r}), whose cache shares the budget"
+    return [Excuse(why, raises=False)]
 
 
 def _lowers_fraction(inputs: CheckInputs) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, reservation, reservation_of, slots_of
-from kvdiag.checks.inputs import CheckInputs, fits
+from kvdiag.checks.inputs import CheckInputs, cell_excuses, draft_excuses, fits
 from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.verdict import Candidate, candidates, hull
@@ -69,30 +69,43 @@ def predict(
     changed = replace(inputs.arguments, **_with_auto(inputs, changes))
     before, after = Arithmetic(inputs), Arithmetic(inputs, changed)
     unknown = contradicted or not_taken(inputs, changes) or untold(inputs, changes)
+    unknown = unknown or tuple(excuse.why for excuse in draft_excuses(inputs))
     if unknown:
         return _without_capacity(inputs, changes, after, unknown)
     anchor = min(capacities(inputs), key=lambda number: fits(number).low, default=None)
     rank = anchor.rank if anchor else next((reading.rank for reading in inputs.readings), "")
     fraction = _fraction(inputs, changes, changed)
     kept = _kept_besides(inputs, changed)
-    budgets: dict[Release, Interval] = {}
     own = budget_of(inputs, rank)
-    rests: list[Interval] = []
-    for releases in before.groups(max(0, int(own[0].high)) if own else 1 << 34):
-        rest = _narrow(own[0] if own else None, _implied(before, releases[-1], anchor, slots_of(inputs, rank)))
-        budget = _budget(inputs, rest, rank, changes, fraction, kept) if rest is not None else None
-        if rest is not None and budget is not None:
-            rests.append(rest)
-            budgets |= dict.fromkeys(releases, budget)
+    rests, apart = _rests(inputs, before, anchor, rank, own[0] if own else None)
+    if apart and (why := tuple(excuse.why for excuse in cell_excuses(inputs))):
+        return _without_capacity(inputs, changes, after, why)
+    found = {release: _budget(inputs, rest, rank, changes, fraction, kept) for release, rest in rests.items()}
+    budgets = {release: budget for release, budget in found.items() if budget is not None}
     numbers = _numbers(after, budgets)
     missing: tuple[str, ...] = ()
     if "max_total_num_tokens" not in numbers:
         missing = _missing(inputs, before, after, rank, budgets)
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
-    notes = _notes(inputs, changes, rests if own else [], after, numbers)
+    notes = _notes(inputs, changes, [rests[release] for release in budgets] if own else [], after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
     planned = _planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
     return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, planned)
+
+
+def _rests(
+    inputs: CheckInputs, before: Arithmetic, anchor: Number | None, rank: str, own: Interval | None
+) -> tuple[dict[Release, Interval], bool]:
+    """``rest_memory`` of the log by each release, and whether the readings and the capacity contradict each other in all."""
+    rests: dict[Release, Interval] = {}
+    apart = own is not None
+    for releases in before.groups(max(0, int(own.high)) if own else 1 << 34):
+        implied = _implied(before, releases[-1], anchor, slots_of(inputs, rank))
+        apart = apart and own is not None and implied is not None and not own.meets(implied)
+        rest = _narrow(own, implied)
+        if rest is not None:
+            rests |= dict.fromkeys(releases, rest)
+    return rests, apart
 
 
 def _with_auto(inputs: CheckInputs, changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,7 +115,7 @@ def _with_auto(inputs: CheckInputs, changes: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _without_capacity(inputs: CheckInputs, changes: Mapping[str, Any], after: Arithmetic, missing: tuple[str, ...]) -> Prediction:
-    numbers = _numbers(after, {})
+    numbers = {} if draft_excuses(inputs) else _numbers(after, {})
     return Prediction(dict(changes), tuple(inputs.candidates()), numbers, missing=missing)
 
 
