@@ -326,7 +326,7 @@ def test_what_the_log_keeps_back_for_images_is_kept_back_after_the_change_too(tm
     assert more.max_total_num_tokens.high - more.max_total_num_tokens.low < 30
 
 
-DRAFTED = """\
+SHARED_WITH_A_DRAFT = """\
 [2026-09-01 10:00:00] server_args=ServerArgs(model_path='meta-llama/Llama-3.1-8B-Instruct', dtype='auto', \
 kv_cache_dtype='auto', mem_fraction_static=0.8, max_running_requests=48, max_total_tokens=None, chunked_prefill_size=8192, \
 page_size=1, tp_size=1, pp_size=1, dp_size=1, device='cuda', attention_backend='fa3', enable_dp_attention=False, \
@@ -344,7 +344,7 @@ max_running_requests=48, context_len=131072, available_gpu_mem=12.00 GB
 def test_a_draft_of_unknown_shape_gives_neither_a_false_alarm_nor_a_prediction(tmp_path):
     """Its layers share the budget from 0.5.14, so that nothing follows from the target's bytes a token alone."""
     log = tmp_path / "drafted.log"
-    log.write_text(DRAFTED)
+    log.write_text(SHARED_WITH_A_DRAFT)
     (start,) = kvdiag.explain(str(log), release="0.5.20").starts
     (check,) = (check for check in start.checks if check.name == "max_total_num_tokens")
     assert check.verdict == "unknown"
