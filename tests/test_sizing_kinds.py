@@ -1,4 +1,4 @@
-"""Kinds of arithmetic with rows of their own, made by SGLang's code: DeepSeek-V4.1, replayed states; and drafts of blocks."""
+"""Kinds with rows of their own, made by SGLang's code: DeepSeek-V4.1, replayed states, drafts of blocks, switches."""
 
 import json
 from pathlib import Path
@@ -23,6 +23,7 @@ def sized(row):
         gpu_mem_mib=row["gpu_mem_mib"],
         compute_capability=tuple(row["capability"]),
         draft_config=CONFIGS[row["draft"]] if "draft" in row else None,
+        env=row.get("env"),
     )
 
 
