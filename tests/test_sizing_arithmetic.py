@@ -192,7 +192,7 @@ def test_captured_prefill_sizes_grow_by_wider_steps(release, chunk, arguments, m
 
 def demand(ratios=(0, 4, 128, 4), requests=None, extra=0, speculative=False, window=128, page=256):
     shape = Compressed(ratios, 448, 64, 128, window, ())
-    return dsv4.Dsv4Demand(shape, range(len(ratios)), 0.1, page, speculative, requests, 65536, extra)
+    return dsv4.Dsv4Demand(shape, range(len(ratios)), 0.1, page, 4 if speculative else 0, requests, 65536, extra)
 
 
 @pytest.mark.parametrize(
@@ -212,22 +212,25 @@ def test_the_pools_of_deepseek_v4(release, speculative, extra, c4_state, c128_st
 
 def test_the_state_of_the_widest_compression_is_whole_blocks_of_rows():
     # (60 requests + 1 + 2 extra) x 128 + 128 + 1 rows, in blocks of 128; two float32 of 512 in each of one layer
-    assert dsv4.fixed_state_bytes(demand(extra=2), 60, NEWEST) == (63 * 128 + 128 + 128) * 2 * 512 * 4
-    assert dsv4.fixed_state_bytes(demand((0, 4)), 60, NEWEST) == 0
-    assert dsv4.fixed_state_bytes(demand(), 60, parse_release("0.5.14")) == 0
+    assert dsv4.fixed_bytes(demand(extra=2), 60, NEWEST) == (63 * 128 + 128 + 128) * 2 * 512 * 4
+    assert dsv4.fixed_bytes(demand(speculative=True), 60, NEWEST) == (61 * 256 + 256 + 128) * 2 * 512 * 4
+    assert dsv4.fixed_bytes(demand((0, 4)), 60, NEWEST) == 0
+    assert dsv4.fixed_bytes(demand(), 60, parse_release("0.5.14")) == 0
 
 
-@given(st.integers(10**9, 10**12), st.one_of(st.none(), st.integers(1, 5000)))
-def test_the_profile_of_deepseek_v4_fills_the_budget(budget, requests):
+@given(st.integers(10**9, 10**12), st.one_of(st.none(), st.integers(1, 5000)), st.sampled_from([("0.5.22", 1), ("0.5.23", 256)]))
+def test_the_profile_of_deepseek_v4_fills_the_budget(budget, requests, step):
+    release, page = parse_release(step[0]), step[1]
     asked = demand(requests=requests)
-    price = dsv4.bytes_per_full_token(asked, NEWEST)
-    tokens = dsv4.profiled_tokens(budget, price, asked, NEWEST)
+    price = dsv4.bytes_per_full_token(asked, release)
+    tokens = dsv4.profiled_tokens(budget, price, asked, release)
     if requests is None:
         guess = int(budget / price)
         requests = min(max(min(int(guess / 65536 * 512), 4096), 2048), guess // 2)
-    fixed = dsv4.fixed_state_bytes(asked, requests, NEWEST)
+    fixed = dsv4.fixed_bytes(asked, requests, release)
+    assert tokens % page == 0
     assert tokens == 0 or tokens * price <= budget - fixed + 1
-    assert (tokens + 1) * price > budget - fixed - 1
+    assert (tokens + page) * price > budget - fixed - 1
 
 
 def test_fp4_cells_have_a_scale_in_sixteen_values():

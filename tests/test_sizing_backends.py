@@ -134,7 +134,7 @@ def test_ascend_cards_page_by_128_and_later_as_asked(release, asked, size):
     ],
 )  # fmt: skip
 def test_amd_s_attention_keeps_a_share_of_the_fraction_where_contexts_are_long(release, device, arguments, context, share):
-    case = Resolution(geometry(LLAMA), ServerArguments(**arguments), parse_release(release), device, False, False, None)
+    case = Resolution(geometry(LLAMA), ServerArguments(**arguments), parse_release(release), device, False, False)
     assert aiter_share(case, context) == share
 
 
@@ -147,7 +147,7 @@ def test_amd_s_attention_keeps_a_share_of_the_fraction_where_contexts_are_long(r
 )  # fmt: skip
 def test_amd_s_default_serves_latents_of_16_or_128_heads_and_no_sparse_ones(config, ranks, share):
     of = geometry(config)
-    case = Resolution(of, ServerArguments(tp_size=ranks), parse_release("0.5.14"), AMD, bool(of.kv_lora_rank), False, None)
+    case = Resolution(of, ServerArguments(tp_size=ranks), parse_release("0.5.14"), AMD, bool(of.kv_lora_rank), False)
     assert aiter_share(case, 32768) == share
 
 
