@@ -37,7 +37,7 @@ arithmetic all the same, with a note that no server would load it.
 | `--enable-hisparse`, `--enable-unified-memory`, `--enable-kv-cache-sharding` | no rule follows what they do to the pools |
 | `--enable-gdn-replayssm-spec` of 0.5.16 | no rule follows its ring of records |
 | `--enable-dsa-cache-layer-split` with a sparse index | no rule |
-| MiniMax-M3 with NVFP4 experts in 0.5.23, but for GPUs older than Blackwell | its cache is packed, no rule |
+| MiniMax-M3 with NVFP4 experts in 0.5.23 on a GPU that is not known | its cache is packed on Blackwell only |
 | DeepSeek-V4.1 before 0.5.21, or with `--enable-encoder-swa-bounded-replay` and drafts | that release has no pools for it; the \
 draft's stages are not in its arguments |
 """

@@ -67,6 +67,17 @@ class Change:
     memory: tuple[float, float] = (AVAIL, TOTAL)
 
 
+def plain(heads, width, layers, element=2):
+    """Bytes a token of layers of one kind; `width` is that of K and V together."""
+    return heads * width * layers * element
+
+
+def neighbours(table):
+    """Of a table of names by their first release: each with the release before it and its own."""
+    releases = [str(release) for release in known_releases()]
+    return [(releases[releases.index(first) - 1], first, name) for first, names in table.items() for name in names]
+
+
 def tokens(cell, budget=BUDGET):
     return int(budget // cell)
 

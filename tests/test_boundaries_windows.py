@@ -4,8 +4,7 @@ import pytest
 
 import kvdiag
 from kvdiag.errors import CannotSizeError
-from kvdiag.releases import known_releases
-from tests.boundaries import AVAIL, B200, GPT_OSS, LLAMA, TREE, Change, F, Refused, check, label, sized, tokens
+from tests.boundaries import AVAIL, B200, GPT_OSS, LLAMA, TREE, Change, F, Refused, check, label, neighbours, sized, tokens
 
 MIMO = {
     "architectures": ["MiMoV2FlashForCausalLM"], "model_type": "mimo_v2_flash", "num_hidden_layers": 12, "hidden_size": 4096,
@@ -166,13 +165,12 @@ WINDOWED_SINCE = {
     "0.5.21": ("DiffusionGemmaForBlockDiffusion", "IQuestQ1MTP"),
     "0.5.22": ("EmbeddingGemma2Model",),
     "0.5.23": ("BeamForCausalLM",),
-}  # as ``is_hybrid_swa_model`` and its tuples of names have them, release by release
+}
+"""As ``is_hybrid_swa_model`` (first ``is_hybrid_model``) and its tuples of names have them, release by release."""
 
 
-@pytest.mark.parametrize(("first", "name"), [(first, name) for first, names in WINDOWED_SINCE.items() for name in names])
-def test_each_class_gets_its_window_pool_with_its_release(first, name):
-    releases = [str(release) for release in known_releases()]
-    before = releases[releases.index(first) - 1]
+@pytest.mark.parametrize(("before", "first", "name"), neighbours(WINDOWED_SINCE))
+def test_each_class_gets_its_window_pool_with_its_release(before, first, name):
     config = GPT_OSS | {"architectures": [name], "model_type": "a class of its own"}
     change = Change("", before, first, config, "", None, None)
     assert sized(change, before).swa_max_total_num_tokens is None

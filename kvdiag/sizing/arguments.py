@@ -195,8 +195,8 @@ def _check_name(name: str, release: Release) -> None:
 
 _VALUE_RELEASES: dict[str, dict[str, str]] = {
     "kv_cache_dtype": {
-        "fp8_e4m3": "0.4.1.post5..", "bf16": "0.5.4..", "bfloat16": "0.5.4..", "fp4_e2m1": "0.5.4..0.5.21", "mxfp8": "0.5.15..",
-        "nvfp4": "0.5.15..", "fp4_mx_block16": "0.5.15..",
+        "fp8_e4m3": "0.4.1.post6..", "bf16": "0.5.4..", "bfloat16": "0.5.4..", "fp4_e2m1": "0.5.4.post3..0.5.20",
+        "mxfp8": "0.5.16..", "nvfp4": "0.5.16..", "fp4_mx_block16": "0.5.16..",
     },
     "speculative_algorithm": {
         "EAGLE": "0.4.1.post4..", "NEXTN": "0.4.3.post1..", "EAGLE3": "0.4.4.post2..", "STANDALONE": "0.5.2..",

@@ -14,6 +14,8 @@ from kvdiag.sizing.history import since
 SCALE_BLOCK = 16
 MXFP8_BLOCK = 32
 INDEX_BLOCK = 128
+MINIMAX_PAGE = 128
+PACKED_LINE = 128
 
 
 def kv_heads_per_rank(heads: int, attention_tp_size: int, dcp_size: int = 1) -> int:
@@ -115,6 +117,20 @@ def minimax_cell(sparse: SparseLayers, stage: range, heads: int, head_dim: int, 
     keys_only = sum(layer in sparse.key_only for layer in local)
     main = (dense + len(local)) * 2 * heads * head_dim * dtype.size
     return main + ((len(local) - keys_only) * 2 + keys_only) * sparse.index_dim * index_size
+
+
+def packed_minimax_cell(sparse: SparseLayers, stage: range, heads: int, head_dim: int) -> int:
+    """MiniMax-M3 in NVFP4 (0.5.23 and newer, ``msa_v1_page_row_bytes``): a main and an index row a page of each sparse layer.
+
+    A row's parts, values and scales, take whole lines of 128 bytes; dense layers are not counted.
+    """
+    main = 2 * _packed(heads * MINIMAX_PAGE, head_dim)
+    index = _packed(MINIMAX_PAGE, sparse.index_dim)
+    return sum(layer in stage for layer in sparse.sparse) * (main + index) // MINIMAX_PAGE
+
+
+def _packed(rows: int, width: int) -> int:
+    return sum(-(-rows * (width // share) // PACKED_LINE) * PACKED_LINE for share in (2, SCALE_BLOCK))
 
 
 def compressed_keys_cell(keys: CompressedKeys, layers: int, element: int) -> int:

@@ -18,7 +18,7 @@ def state_demand(settings: Settings) -> StateDemand | None:
     if shape is None:
         return None
     ratio, spec = arguments.mamba_full_memory_ratio, settings.spec
-    ranks = arguments.tp_size if shape.family == "cca" else settings.attention_tp
+    ranks = arguments.tp_size if _over_all_ranks(settings, shape) else settings.attention_tp
     replays = replays_state(settings)
     asked = arguments.mamba_ssm_dtype or ("float32" if replays else environment.mamba_ssm_dtype)
     whole = state_bytes(shape, ranks, asked, release, environment.mamba_conv_dtype)
@@ -41,6 +41,12 @@ def state_demand(settings: Settings) -> StateDemand | None:
         shape.family == "mamba2" and settings.geometry.model_type.startswith(_DELTA_NETS),
         _ring(settings, shape, ranks, scale) if replays else NO_RING,
     )
+
+
+def _over_all_ranks(settings: Settings, shape: StateShape) -> bool:
+    """ZAYA's state is split over the ranks of the server, not those of attention; so was Falcon-H1's up to 0.5.4.post2."""
+    falcon = settings.geometry.model_type == "falcon_h1" and not since(settings.release, "0.5.4.post3")
+    return shape.family == "cca" or falcon
 
 
 def replays_state(settings: Settings) -> bool:

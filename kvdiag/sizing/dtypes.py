@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
+from kvdiag.models.geometry import PACKED_EXPERTS
 from kvdiag.quantity.dtype import canonical_dtype
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
@@ -104,6 +105,8 @@ def _nvfp4(arguments: ServerArguments, device: Device) -> KvDtype:
 def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> str:
     if geometry.compressed or geometry.architecture == "MuseSparkForConditionalGeneration":
         return "fp8_e4m3"
+    if packs_sparse(geometry, arguments, release, device):
+        return "fp8_e4m3"
     if geometry.index and listed(DSA, geometry.architecture, release):
         if device.compute_capability is None:
             raise CannotSizeError(
@@ -113,6 +116,22 @@ def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, devi
     if geometry.kv_cache_quant_algo == "FP8" and since(release, _AUTO_FP8_SINCE):
         return "fp8_e4m3"
     return model_dtype(geometry, arguments)
+
+
+def packs_sparse(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> bool:
+    """Whether MiniMax's sparse layers are packed in NVFP4 (``uses_minimax_m3_nvfp4_native_stack``, 0.5.23 and newer).
+
+    Such a checkpoint is on Blackwell cards. Raises CannotSizeError where the card is not known.
+    """
+    if not geometry.sparse or not since(release, "0.5.23"):
+        return False
+    if (arguments.quantization or geometry.quantization) != PACKED_EXPERTS:
+        return False
+    if device.compute_capability is None:
+        raise CannotSizeError(
+            "the cache of this NVFP4 checkpoint is packed by the GPU; give --gpu NAME or --compute-capability X.Y"
+        )
+    return device.vendor == "nvidia" and device.compute_capability[0] in (10, 12)
 
 
 def model_dtype(geometry: Geometry, arguments: ServerArguments) -> str:

@@ -102,7 +102,7 @@ def _plain_cell(settings: Settings, stage: range, layers: range | tuple[int, ...
     count, dcp = len(layers), settings.arguments.dcp_size
     if settings.is_mla:
         width = cells.latent_width(
-            geometry, geometry.index if settings.has_index else None, dtype, release, raw_rows=_raw_rows(settings)
+            geometry, geometry.index if settings.has_index else None, dtype, release, raw_rows=settings.raw_rows
         )
         cell = cells.mla_cell(geometry, count, dtype, width)
         if settings.has_index and geometry.index is not None:
@@ -114,6 +114,8 @@ def _plain_cell(settings: Settings, stage: range, layers: range | tuple[int, ...
                 scale = dcp if since(release, "0.5.22") else 1
                 return charged_dsa_cell(cell + index, index, count, draft_index, drafts, scale)
             cell += index
+    elif settings.packed_sparse and geometry.sparse is not None:
+        cell = cells.packed_minimax_cell(geometry.sparse, stage, heads, geometry.head_dim)
     elif settings.pools == "minimax" and geometry.sparse is not None:
         cell = cells.minimax_cell(geometry.sparse, stage, heads, geometry.head_dim, dtype, _minimax_index_size(settings))
     else:
@@ -135,20 +137,6 @@ def _minimax_index_size(settings: Settings) -> int:
     if settings.dtype.name == "fp8_e4m3" and settings.blackwell and trtllm and since(settings.release, "0.5.21"):
         return 1
     return 4 if model_dtype(settings.geometry, arguments) == "float32" else 2
-
-
-def _raw_rows(settings: Settings) -> bool:
-    """Whether the sparse-attention backend stores plain latent rows: trtllm, and tilelang on both sides from 0.5.22.
-
-    Blackwell's default backend with an fp8 cache is trtllm, Hopper's is not.
-    """
-    arguments = settings.arguments
-    chosen = {arguments.dsa_prefill_backend, arguments.dsa_decode_backend}
-    if "trtllm" in chosen:
-        return True
-    if chosen == {"tilelang"} and since(settings.release, "0.5.22"):
-        return True
-    return chosen == {None} and settings.blackwell
 
 
 def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int, *, last: bool) -> StagePlan:
@@ -179,7 +167,7 @@ def _latent_pools(settings: Settings) -> tuple[int, int]:
     """Bytes of a token in a full and in a window layer of a latent model (0.5.19 and newer), the former with its index."""
     geometry, dtype, release = settings.geometry, settings.dtype, settings.release
     index = geometry.index if settings.has_index else None
-    full = cells.latent_width(geometry, index, dtype, release, raw_rows=_raw_rows(settings)) * dtype.size
+    full = cells.latent_width(geometry, index, dtype, release, raw_rows=settings.raw_rows) * dtype.size
     if index is not None:
         full += cells.draft_index_cell(index, 1, release)
     return full, (geometry.swa_kv_lora_rank + geometry.swa_qk_rope_head_dim) * dtype.size

@@ -5,11 +5,11 @@ from __future__ import annotations
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, StateShape, Windows
-from kvdiag.models.geometry import PACKED_EXPERTS
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
-from kvdiag.sizing.dtypes import KvDtype, draft_element_bytes, kv_dtype
+from kvdiag.sizing.dsa import stores_raw_rows
+from kvdiag.sizing.dtypes import KvDtype, draft_element_bytes, kv_dtype, packs_sparse
 from kvdiag.sizing.fraction import aiter_share, default_fraction
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
@@ -40,7 +40,8 @@ class Settings:
     """A server's resolved settings, as far as sizes depend on them.
 
     `pools` names the sizing path: ``plain``, ``llama4``, ``windows``, ``minimax`` or ``dsv4``. `radix`, `extra_buffer`, `lazy`
-    and `overlap` decide the state slots. `requests` is the server's max_running_requests after its own defaults.
+    and `overlap` decide the state slots. `requests` is the server's max_running_requests after its own defaults. `raw_rows`
+    and `packed_sparse` tell how sparse attention lays its rows out.
     """
 
     geometry: Geometry
@@ -67,6 +68,8 @@ class Settings:
     fraction: float | None
     reserved_gib: float
     blackwell: bool
+    raw_rows: bool
+    packed_sparse: bool
 
     @property
     def stages(self) -> tuple[range, ...]:
@@ -98,7 +101,7 @@ def resolve(
         arguments = replace(arguments, dp_size=arguments.tp_size)
     is_mla = uses_latent(geometry, arguments, release)
     geometry = _unfolded(geometry, release, is_mla)
-    _refuse(geometry, release, is_mla, device)
+    _refuse(geometry, release, is_mla)
     refuse_unruled(geometry, arguments, release)
     if is_mla and arguments.pp_size > 1 and not since(release, "0.5.1"):
         raise CannotSizeError(f"the server would not start: SGLang {release} has no pipeline stages for latent attention")
@@ -144,6 +147,8 @@ def resolve(
         fraction,
         _multimodal_reserve(case),
         device.is_blackwell,
+        stores_raw_rows(geometry, arguments, release, device),
+        packs_sparse(geometry, arguments, release, device),
     )
 
 
@@ -223,7 +228,7 @@ def is_multimodal(geometry: Geometry, arguments: ServerArguments, release: Relea
     return first is None or not since(release, first)
 
 
-def _refuse(geometry: Geometry, release: Release, is_mla: bool, device: Device) -> None:
+def _refuse(geometry: Geometry, release: Release, is_mla: bool) -> None:
     state, name = geometry.state, geometry.architecture or geometry.model_type
     if not geometry.num_attention_heads and not is_mla and (state is None or state.attention_layers):
         raise CannotSizeError(f"cannot size this architecture: {name} has no num_attention_heads, which SGLang {release} needs")
@@ -237,9 +242,6 @@ def _refuse(geometry: Geometry, release: Release, is_mla: bool, device: Device) 
         raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know DeepSeek-V4.1 (from 0.5.21)")
     if geometry.sparse and not listed(MINIMAX_SPARSE, geometry.architecture, release):
         raise CannotSizeError(f"cannot size this architecture: SGLang {release} does not know {name} (from 0.5.14)")
-    older = device.compute_capability is not None and device.compute_capability < (10, 0)
-    if geometry.sparse and geometry.quantization == PACKED_EXPERTS and since(release, "0.5.23") and not older:
-        raise CannotSizeError(f"cannot size this architecture: {name} with NVFP4 experts packs its cache on Blackwell, no rule")
     if geometry.index and not is_mla and listed(DSA, geometry.architecture, release):
         raise CannotSizeError(f"cannot size this architecture: {name} has a sparse index but no latent in SGLang {release}")
 

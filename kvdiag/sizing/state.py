@@ -88,7 +88,8 @@ class StateDemand:
     `whole` is one request's state in all layers; `per_request` is what is charged, the widest pipeline stage's share from 0.5.17.
 
     `draft_tokens` is zero without speculation and where no state is copied for drafts; `ring` is what stands for those copies.
-    `requests` is the server's max_running_requests, `dp` its attention replicas.
+    `requests` is the server's max_running_requests, `dp` its attention replicas,
+    over which 0.5.3.post1 to 0.5.6 divide the slots of some models only (`splits_by_dp`).
     """
 
     whole: int
@@ -117,7 +118,7 @@ def split_state(rest: float, demand: StateDemand, release: Release) -> StateSpli
     if demand.per_request <= 0:
         raise CannotSizeError("cannot size this architecture: the state of a request takes no bytes by this config")
     if not since(release, "0.5.3.post2"):
-        return _fixed(rest, demand)
+        return _fixed(rest, demand, release)
     if not since(release, "0.5.7"):
         return _ratio_with_drafts(rest, demand)
     if not since(release, "0.5.13"):
@@ -125,10 +126,11 @@ def split_state(rest: float, demand: StateDemand, release: Release) -> StateSpli
     return _joint(rest, demand, padding=1 if since(release, "0.5.17") else 0, floor_requests=since(release, "0.5.23"))
 
 
-def _fixed(rest: float, demand: StateDemand) -> StateSplit:
+def _fixed(rest: float, demand: StateDemand, release: Release) -> StateSplit:
     """0.5.2 to 0.5.3.post1: as many slots as requests, or 512 (``ModelRunner.initialize``)."""
     size = demand.explicit if demand.explicit is not None else demand.requests or SLOTS_WITHOUT_REQUESTS
-    size //= demand.dp
+    if demand.splits_by_dp or not since(release, "0.5.3.post1"):
+        size //= demand.dp
     return StateSplit(size, rest - size * demand.per_request / GIB)
 
 
