@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 REAL = ("sglang", "torch", "transformers", "torchcodec")
+CARDS = ("cuda", "npu", "xpu")
 
 
 class Inert:
@@ -97,9 +98,12 @@ def _asked_by_sglang() -> bool:
     return frame is not None and "/sglang/" in frame.f_code.co_filename
 
 
-def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
-    """Makes imports and questions about the GPU answerable. `name` is what torch would call the card."""
-    _fake_tool(memory_mib)
+def stand_in(memory_mib: int, capability: tuple[int, int], name: str, vendor: str = "nvidia") -> None:
+    """Makes imports and questions about the GPU answerable. `name` is what torch would call the card.
+
+    `vendor` is nvidia, amd, ascend or intel; each makes SGLang's ``is_cuda``, ``is_hip``, ``is_npu`` or ``is_xpu`` true.
+    """
+    _fake_tools(memory_mib)
     import torch
     import torch._dynamo  # these look for triton and torchvision themselves, and may not find inert ones
     import torch._inductor.compile_fx
@@ -123,9 +127,15 @@ def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
     cuda.get_device_name = lambda *_: name
     cuda.mem_get_info = lambda *_: (free, free)
     cuda.get_device_properties = lambda *_: types.SimpleNamespace(
-        name=name, total_memory=free, major=capability[0], minor=capability[1], multi_processor_count=132, is_integrated=False
+        name=name,
+        total_memory=free,
+        major=capability[0],
+        minor=capability[1],
+        multi_processor_count=132,
+        is_integrated=False,
+        gcnArchName=f"gfx{capability[0]}{capability[1]}2",
     )
-    torch.version.cuda = "13.0"
+    _of(vendor, torch, free)
     cpu: Any = torch._C._cpu
     cpu._is_amx_tile_supported = lambda: False  # some releases ask for it by its older name
     for factory in ("ones", "zeros", "empty", "full", "tensor", "arange"):
@@ -134,11 +144,28 @@ def stand_in(memory_mib: int, capability: tuple[int, int], name: str) -> None:
         setattr(owner, method, _without_kernels(getattr(owner, method)))
 
 
+def _of(vendor: str, torch: Any, free: int) -> None:
+    """What tells a vendor's cards from others: the build of torch, or a module of torch's for them."""
+    torch.version.cuda = "13.0" if vendor == "nvidia" else None
+    torch.version.hip = "7.0" if vendor == "amd" else None
+    if vendor in ("ascend", "intel"):
+        torch.cuda.is_available = lambda: False
+        own = InertModule(f"torch.{'npu' if vendor == 'ascend' else 'xpu'}")
+        answers = {
+            "is_available": True, "device_count": 64, "current_device": 0, "mem_get_info": (free, free), "empty_cache": None,
+            "get_device_capability": {"has_subgroup_matrix_multiply_accumulate": True},
+        }  # fmt: skip
+        for question, given in answers.items():
+            setattr(own, question, lambda *_, given=given: given)
+        setattr(torch, "npu" if vendor == "ascend" else "xpu", own)
+        sys.modules[own.__name__] = own
+
+
 def _on_cpu(make: Callable[..., Any]) -> Callable[..., Any]:
     """`make`, on the CPU where a GPU was asked for."""
 
     def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        return make(*args, device="cpu" if str(device).startswith("cuda") else device, **kwargs)
+        return make(*args, device="cpu" if str(device).split(":")[0] in CARDS else device, **kwargs)
 
     return made
 
@@ -155,9 +182,11 @@ def _without_kernels(register: Callable[..., Any]) -> Callable[..., Any]:
     return quiet
 
 
-def _fake_tool(memory_mib: int) -> None:
+def _fake_tools(memory_mib: int) -> None:
     folder = Path(tempfile.mkdtemp())
-    tool = folder / "nvidia-smi"
-    tool.write_text("#!/bin/sh\n" + "\n".join(f"echo {memory_mib}" for _ in range(8)) + "\n")
-    tool.chmod(tool.stat().st_mode | stat.S_IEXEC)
+    pools = "".join(f"echo ' gfx942'; echo '  Pool 1'; echo '    Size: {memory_mib << 10}(0x0) KB'\n" for _ in range(8))
+    for name, text in (("nvidia-smi", f"echo {memory_mib}\n" * 8), ("rocminfo", pools)):
+        tool = folder / name
+        tool.write_text("#!/bin/sh\n" + text)
+        tool.chmod(tool.stat().st_mode | stat.S_IEXEC)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"

@@ -5,7 +5,8 @@
 PYTHON has CPU torch and a transformers near the one the release pins; TREE is the folder of an unpacked wheel that holds
 ``sglang``. A job is one JSON object a line: ``model``, ``config`` (the config.json as an object), ``args`` (server
 arguments with underscores), ``gpu``, ``gpu_mem_mib``, ``capability`` ([9, 0]), ``available_gpu_mem_gib``,
-``pre_model_load_gib``, and where the checkpoint's own quantisation names a cache dtype ``kv_cache_quant_algo``.
+``pre_model_load_gib``, where the card is not NVIDIA's its ``vendor`` (amd, ascend or intel), and where the checkpoint's
+own quantisation names a cache dtype ``kv_cache_quant_algo``.
 
 Releases 0.3.0 and newer, but for 0.5.3, which looks into its kernels as it is imported. Free memory, process groups and
 weights are made up; argument resolution, model config and sizing are the release's own. The GPU of the first job is
@@ -166,7 +167,7 @@ def main() -> int:
     jobs = [json.loads(line) for line in Path(options.jobs).read_text().splitlines()]
     first = jobs[0]
     sys.path.insert(0, options.sglang)
-    stand_in(first["gpu_mem_mib"], tuple(first["capability"]), first["gpu"])
+    stand_in(first["gpu_mem_mib"], tuple(first["capability"]), first["gpu"], first.get("vendor", "nvidia"))
 
     failed = 0
     with open(options.output, "w") as stream:

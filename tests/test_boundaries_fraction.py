@@ -129,8 +129,8 @@ CHANGES = [
            by_chunk(4096, 48, more=8 * 50, memory=RTX_4090), {}, RTX_4090),
     change("small cards' graphs, 4 ranks", "0.5.19", "0.5.20", by_chunk(2048, 80, 4, more=8 * 42, memory=RTX_4090),
            by_chunk(4096, 160, 4, more=8 * 50, memory=RTX_4090), {"tp_size": 4}, RTX_4090),
-    change("an Intel card's scratch", "0.5.19", "0.5.20", by_chunk(4096, 32, more=8 * 50, memory=L40S),
-           by_chunk(4096, 32, more=8 * 50, after=2048, memory=L40S), {"device": "xpu"}, L40S),
+    change("an Intel card's scratch", "0.5.19", "0.5.20", by_chunk(4096, 0, memory=L40S),
+           by_chunk(4096, 0, after=2048, memory=L40S), {"device": "xpu"}, L40S),
     change("graphs of no more than the requests", "0.5.21", "0.5.22", by_chunk(8192, 256, more=8 * 58),
            by_chunk(8192, 16, more=8 * 58), {"max_running_requests": 16}),
 ]  # fmt: skip

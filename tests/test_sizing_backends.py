@@ -15,9 +15,10 @@ from kvdiag.sizing.fraction import aiter_share
 from kvdiag.sizing.graphs import Resolution
 from kvdiag.sizing.pages import page_size
 from tests.boundaries import GPT_OSS, LATENT, LLAMA, NEXT
-from tests.test_boundaries_cells import SPARSE, V4
+from tests.test_boundaries_sparse import SPARSE, V4
 
-HOPPER, BLACKWELL, AMD = Device(81559, (9, 0)), Device(183359, (10, 0)), Device(196608, None, "amd")
+HOPPER, BLACKWELL = Device(81559, (9, 0)), Device(183359, (10, 0))
+AMD, ASCEND = Device(196608, None, "amd"), Device(65536, None, "ascend")
 
 
 def geometry(config, **changes):
@@ -104,8 +105,7 @@ def test_gated_delta_models_page_on_blackwell_unless_states_hang_at_leaves(leaf_
 def test_models_with_a_layout_of_their_own_page_by_it_whatever_is_asked():
     assert page(V4, "0.5.14", page_size=16) == 256
     assert page(V4, "0.5.14", Device(65536), page_size=16) == 256
-    npu = ServerArguments(device="npu")
-    assert page_size(geometry(V4), npu, parse_release("0.5.14"), HOPPER, is_mla=False, leaf_states=False) == 128
+    assert (page(V4, "0.5.12.post1", ASCEND), page(V4, "0.5.14", ASCEND, page_size=16)) == (256, 128)
     assert page(SPARSE, "0.5.9", page_size=16) == 64
     assert page(SPARSE, "0.5.9", AMD, page_size=16) == 1
     pooled = SPARSE | {"index_kpool": 5}
@@ -116,9 +116,7 @@ def test_models_with_a_layout_of_their_own_page_by_it_whatever_is_asked():
     ("release", "asked", "size"), [("0.5.6", 16, 128), ("0.5.6.post2", 16, 16), ("0.5.6.post2", None, 128), ("0.5.6", None, 128)]
 )
 def test_ascend_cards_page_by_128_and_later_as_asked(release, asked, size):
-    assert page(LLAMA, release, Device(65536, None, "ascend"), page_size=asked) == size
-    of = ServerArguments(device="npu", page_size=asked)
-    assert page_size(geometry(LLAMA), of, parse_release(release), HOPPER, is_mla=False, leaf_states=False) == size
+    assert page(LLAMA, release, ASCEND, page_size=asked) == size
 
 
 @pytest.mark.parametrize(
@@ -141,7 +139,7 @@ def test_amd_s_attention_keeps_a_share_of_the_fraction_where_contexts_are_long(r
 @pytest.mark.parametrize(
     ("config", "ranks", "share"),
     [
-        (GPT_OSS, 1, 1.0), (LATENT, 1, 0.85), (LATENT, 8, 0.85), (LATENT, 2, 1.0), (LATENT, 16, 1.0), (SPARSE, 1, 1.0),
+        (GPT_OSS, 1, 0.85), (LATENT, 1, 0.85), (LATENT, 8, 0.85), (LATENT, 2, 1.0), (LATENT, 16, 1.0), (SPARSE, 1, 1.0),
         (V4, 1, 1.0),
     ],
 )  # fmt: skip

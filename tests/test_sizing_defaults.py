@@ -10,6 +10,7 @@ from kvdiag.models import geometry_of
 from kvdiag.models.config import config_from
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Device, ServerArguments
+from kvdiag.sizing.device import placed
 from kvdiag.sizing.graphs import Resolution, chunk_default, chunked_prefill, decode_graph_size, prefill_graphs
 from kvdiag.sizing.resolve import resolve
 from tests.boundaries import NEXT
@@ -79,11 +80,12 @@ NPU = [
 @pytest.mark.parametrize(("release", "memory", "chunk", "few", "many"), NPU)
 def test_ascend_cards_have_defaults_of_their_own(release, memory, chunk, few, many):
     number = parse_release(release)
-    for device, arguments in ((Device(memory, None, "ascend"), {}), (Device(memory), {"device": "npu"})):
+    for own, asked in ((Device(memory, None, "ascend"), {}), (Device(memory), {"device": "npu"})):
+        arguments, device = placed(ServerArguments(**asked), own)
         elsewhere = chunk_default(ServerArguments(), number, Device(memory))
-        assert chunk_default(ServerArguments(**arguments), number, device) == (chunk or elsewhere)
+        assert chunk_default(arguments, number, device) == (chunk or elsewhere)
         for ranks, size in ((3, few), (4, many)):
-            given = Resolution(GEOMETRY, ServerArguments(tp_size=ranks, **arguments), number, device, False, False)
+            given = Resolution(GEOMETRY, replace(arguments, tp_size=ranks), number, device, False, False)
             plain = replace(given, device=Device(memory), arguments=ServerArguments(tp_size=ranks))
             assert decode_graph_size(given, memory) == (size or decode_graph_size(plain, memory))
 
@@ -136,7 +138,7 @@ def test_prefill_is_captured_in_graphs_where_nothing_rules_it_out(release, argum
 @pytest.mark.parametrize(
     ("release", "kind", "captured"),
     [
-        ("0.5.14", {"vendor": "amd"}, False), ("0.5.15", {"vendor": "amd"}, True),
+        ("0.5.14", {"vendor": "amd"}, False), ("0.5.15", {"vendor": "amd"}, False),
         ("0.5.14", {"mla": True}, True), ("0.5.15", {"mla": True}, False), ("0.5.17", {"mla": True}, False),
         ("0.5.18", {"mla": True}, True), ("0.5.14", {"multimodal": True}, False), ("0.5.15", {"multimodal": True}, False),
     ],

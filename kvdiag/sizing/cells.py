@@ -86,28 +86,27 @@ def latent_width(geometry: Geometry, index: Index | None, dtype: KvDtype, releas
     return geometry.kv_lora_rank + geometry.kv_lora_rank // INDEX_BLOCK * 4 + geometry.qk_rope_head_dim * 2
 
 
-def index_cell(index: Index, layers: Sequence[int], release: Release, dcp_size: int = 1) -> int:
+def index_cell(index: Index, layers: Sequence[int], release: Release, dcp_size: int = 1, plain: int = 0) -> int:
     """Bytes of index keys a token: an fp8 key and its float32 scales per layer (``_compute_dsa_indexer_cell_size``).
 
     0.5.3.post1 and newer (the pool allocates it from 0.5.3rc2). From 0.5.18 layers that share their neighbour's choice
-    have none; from 0.5.22 keys are pooled and every decode-context rank holds them all.
+    have none; from 0.5.22 keys are pooled and every decode-context rank holds them all. `plain` is bytes of an element of keys
+    that are stored as they are.
     """
     if not since(release, "0.5.3.post1"):
         return 0
-    width = index.head_dim + index.head_dim // INDEX_BLOCK * 4
-    if not since(release, "0.5.18"):
-        return width * len(layers)
-    if since(release, "0.5.22"):
-        width = -(-width // index.kpool) * dcp_size
-    return width * sum(layer not in index.shared_layers for layer in layers)
+    shared = index.shared_layers if since(release, "0.5.18") else frozenset()
+    return draft_index_cell(index, sum(layer not in shared for layer in layers), release, dcp_size, plain)
 
 
-def draft_index_cell(index: Index, layers: int, release: Release, dcp_size: int = 1) -> int:
+def draft_index_cell(index: Index, layers: int, release: Release, dcp_size: int = 1, plain: int = 0) -> int:
     """The index keys of a draft: every layer has its own."""
     width = index.head_dim + index.head_dim // INDEX_BLOCK * 4
     if since(release, "0.5.22"):
-        width = -(-width // index.kpool) * dcp_size
-    return width * layers
+        width = -(-width // index.kpool)
+    if plain:
+        width = index.head_dim * plain
+    return width * layers * (dcp_size if since(release, "0.5.22") else 1)
 
 
 def minimax_cell(sparse: SparseLayers, stage: range, heads: int, head_dim: int, dtype: KvDtype, index_size: int) -> int:

@@ -72,7 +72,7 @@ def _is_mega(settings: Settings) -> bool:
     asked = arguments.dsv4_attn_backend
     if asked not in (None, "auto"):
         return asked == "flashmla_mega"
-    if shape is None or not shape.is_v41 or not since(settings.release, "0.5.23") or not settings.blackwell:
+    if shape is None or not shape.is_v41 or not since(settings.release, "0.5.23") or not settings.device.is_blackwell:
         return False
     alone = settings.attention_tp == 1 or arguments.disaggregation_mode != "null"
     return alone and settings.dtype.name == "fp8_e4m3"

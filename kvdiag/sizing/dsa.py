@@ -28,6 +28,8 @@ def stores_raw_rows(geometry: Geometry, arguments: ServerArguments, release: Rel
 def _backends(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> tuple[str, str]:
     """Back ends of both phases with an fp8 cache (``_dsa_split_backend_resolution``); one that is not named has a default."""
     named = (arguments.dsa_prefill_backend, arguments.dsa_decode_backend)
+    if arguments.dcp_size > 1 and since(release, "0.5.22"):
+        return named[0] or "trtllm", named[1] or "trtllm"
     newest = device.compute_capability is not None and device.compute_capability[0] >= 10
     default = "trtllm" if newest else "flashmla_kv"
     if device.is_amd and since(release, "0.5.20"):

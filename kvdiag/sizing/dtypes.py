@@ -61,6 +61,8 @@ def kv_dtype(geometry: Geometry, arguments: ServerArguments, release: Release, d
     name = canonical_dtype(arguments.kv_cache_dtype)
     if since(release, "0.5.23") and "tokenspeed_mla" in (arguments.attention_backend, arguments.decode_attention_backend):
         name = "fp8_e4m3"
+    if geometry.compressed and device.is_npu and since(release, "0.5.14"):
+        name = "bfloat16"
     if name == "auto":
         name = _auto(geometry, arguments, release, device)
     if name not in ELEMENT_BYTES:
@@ -107,7 +109,9 @@ def _auto(geometry: Geometry, arguments: ServerArguments, release: Release, devi
         return "fp8_e4m3"
     if packs_sparse(geometry, arguments, release, device):
         return "fp8_e4m3"
-    if geometry.index and listed(DSA, geometry.architecture, release):
+    if geometry.index and listed(DSA, geometry.architecture, release) and not device.is_npu:
+        if device.is_xpu:
+            return "bfloat16" if since(release, "0.5.20") else model_dtype(geometry, arguments)
         if device.compute_capability is None:
             raise CannotSizeError(
                 "the KV dtype of this model's sparse attention is bfloat16 or fp8_e4m3 by the GPU; give the GPU or kv_cache_dtype"
@@ -123,7 +127,7 @@ def packs_sparse(geometry: Geometry, arguments: ServerArguments, release: Releas
 
     Such a checkpoint is on Blackwell cards. Raises CannotSizeError where the card is not known.
     """
-    if not geometry.sparse or not since(release, "0.5.23"):
+    if not geometry.sparse or not device.is_cuda or not since(release, "0.5.23"):
         return False
     if (arguments.quantization or geometry.quantization) != PACKED_EXPERTS:
         return False
@@ -131,7 +135,7 @@ def packs_sparse(geometry: Geometry, arguments: ServerArguments, release: Releas
         raise CannotSizeError(
             "the cache of this NVFP4 checkpoint is packed by the GPU; give --gpu NAME or --compute-capability X.Y"
         )
-    return device.vendor == "nvidia" and device.compute_capability[0] in (10, 12)
+    return device.generation in (10, 12)
 
 
 def model_dtype(geometry: Geometry, arguments: ServerArguments) -> str:

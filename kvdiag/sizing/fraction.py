@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvdiag.releases import Release
+from kvdiag.sizing.backends import serves_with_aiter
 from kvdiag.sizing.graphs import Resolution, chunk_default, decode_graph_size, prefill_graph_sizes, prefill_graphs
 from kvdiag.sizing.history import since
 
@@ -124,6 +125,8 @@ def _activation_tokens(case: Resolution, graphs: int) -> int:
 def _captures_decode(case: Resolution) -> bool:
     if not since(case.release, "0.5.15"):
         return True
+    if case.device.is_xpu:
+        return False
     return case.arguments.disaggregation_mode != "prefill" and not case.arguments.disable_cuda_graph
 
 
@@ -176,27 +179,14 @@ def loading_share(release: Release) -> float:
 
 AITER_SHARE = 0.85
 AITER_CONTEXT = 8192
-_AITER_HEADS = (16, 128)
 
 
 def aiter_share(case: Resolution, context: int) -> float:
     """What is left of ``mem_fraction_static``, given or not, where AMD's attention serves long contexts; 1 elsewhere.
 
-    0.5.4.post2 and newer (``_handle_attention_backend_compatibility``). It is the default of AMD cards, for latents only
-    with 16 or 128 heads on a rank. The server_args dump prints the fraction that is left.
+    0.5.4.post2 and newer (``_handle_attention_backend_compatibility``). The server_args dump prints the fraction that is left.
     """
-    arguments, geometry = case.arguments, case.geometry
-    named = arguments.attention_backend
-    if not since(case.release, "0.5.4.post2") or context <= AITER_CONTEXT or (named or "aiter") != "aiter":
+    if not since(case.release, "0.5.4.post2") or context <= AITER_CONTEXT:
         return 1.0
-    if named is None and not _defaults_to_aiter(case):
-        return 1.0
-    return 1.0 if geometry.compressed or geometry.index else AITER_SHARE
-
-
-def _defaults_to_aiter(case: Resolution) -> bool:
-    geometry, phases = case.geometry, (case.arguments.prefill_attention_backend, case.arguments.decode_attention_backend)
-    if not case.device.is_amd or geometry.architecture == "GptOssForCausalLM" or (phases[0] and phases[0] == phases[1]):
-        return False
-    heads = max(1, geometry.num_key_value_heads // max(1, case.arguments.tp_size))
-    return not case.is_mla or heads in _AITER_HEADS
+    served = serves_with_aiter(case.geometry, case.arguments, case.release, case.device, is_mla=case.is_mla)
+    return AITER_SHARE if served else 1.0

@@ -36,7 +36,7 @@ class Resolution:
 def _npu_defaults(arguments: ServerArguments, release: Release, device: Device) -> tuple[int, int] | None:
     """Chunk and largest batch of graphs on Ascend cards (``set_default_server_args``, before 0.5.7 by the card's memory)."""
     memory, few = device.memory_mib, arguments.tp_size < 4
-    if memory is None or not (device.vendor == "ascend" or arguments.device == "npu") or not since(release, "0.5.3.post3"):
+    if memory is None or not device.is_npu or not since(release, "0.5.3.post3"):
         return None
     if not since(release, "0.5.7"):
         small, large = 20 * 1024 <= memory < 32 * 1024, 60 * 1024 <= memory < 64 * 1024
@@ -121,7 +121,7 @@ def prefill_graphs(case: Resolution) -> bool:
         return arguments.enable_piecewise_cuda_graph and since(release, "0.5.6")
     if arguments.disable_piecewise_cuda_graph or (arguments.disable_cuda_graph and since(release, "0.5.14")):
         return False
-    if case.device.is_amd and not since(release, "0.5.15"):
+    if not case.device.is_cuda:
         return False
     if since(release, "0.5.15") and not _keeps_piecewise(case):
         return _breakable(case)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvdiag.models import Geometry
+from kvdiag.models.geometry import PACKED_EXPERTS
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device
@@ -56,22 +57,35 @@ def page_size(
 ) -> int:
     """``page_size`` after ``ServerArgs.__post_init__`` (0.4.4 and newer; 1 before).
 
-    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index 64, from 0.5.22 times what it pools
-    (1 on AMD); compressed QSA 64. `leaf_states` says that a state model keeps states at the leaves of its radix tree only,
+    DeepSeek-V4 takes 256 (128 on an NPU) whatever is asked; models with a sparse index a page of their own; compressed QSA 64.
+    `leaf_states` says that a state model keeps states at the leaves of its radix tree only,
     which takes pages of 1.
     """
     named = arguments.attention_backend
     if not since(release, "0.4.4"):
         return 1
     if geometry.compressed:
-        return 128 if arguments.device == "npu" else 256
-    if geometry.index and listed(DSA, geometry.architecture, release):
-        return 1 if device.is_amd else 64 * (geometry.index.kpool if since(release, "0.5.22") else 1)
+        return 128 if device.is_npu and since(release, "0.5.14") else 256
+    sparse = _sparse_page(geometry, release, device)
+    if sparse is not None:
+        return sparse
     if geometry.compressed_keys is not None and since(release, "0.5.20"):
         return 64
     if geometry.architecture in _GATED_DELTA and device.is_blackwell and named is None and since(release, "0.5.11"):
         return 64 if _takes_trtllm(arguments) and not leaf_states else 1
     return _by_backend(geometry, arguments, release, device, is_mla=is_mla)
+
+
+def _sparse_page(geometry: Geometry, release: Release, device: Device) -> int | None:
+    """The page of a model with a sparse index: 64, from 0.5.22 times what it pools; 1 on AMD without AITER's own kernels.
+
+    Intel's cards have 128 from 0.5.20; Ascend's, and Intel's before, the page of any other model.
+    """
+    if geometry.index is None or not listed(DSA, geometry.architecture, release) or device.is_npu:
+        return None
+    if device.is_xpu:
+        return 128 if since(release, "0.5.20") else None
+    return 1 if device.is_amd else 64 * (geometry.index.kpool if since(release, "0.5.22") else 1)
 
 
 def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool) -> int:
@@ -93,17 +107,22 @@ def _by_backend(geometry: Geometry, arguments: ServerArguments, release: Release
         page = 64
     if "hpc_ops" in every:
         page = 64
-    if "intel_xpu" in main or arguments.device == "xpu":
+    if "intel_xpu" in (every if since(release, "0.5.20") else main):
         page = page if page in _xpu_pages(release, is_mla=is_mla) or not since(release, "0.5.4") else 128
-    if arguments.device == "npu" or device.vendor == "ascend":
+    if device.is_npu:
         page = 128 if not since(release, "0.5.6.post2") else arguments.page_size or 128
     return 128 if not is_mla and _insists_fa4(main, arguments, release, device) else page
 
 
 def _own_page(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> int:
-    """The page of a model that asks for one where the user does not: MiniMax-M3, for the kernels of Hopper and Blackwell."""
+    """The page of a model that asks for one where the user does not: MiniMax-M3, for the kernels of Hopper and Blackwell.
+
+    With packed experts it has it on every card (0.5.23).
+    """
     if not listed(MINIMAX_SPARSE, geometry.architecture, release) or not since(release, "0.5.16"):
         return 1
+    if (arguments.quantization or geometry.quantization) == PACKED_EXPERTS and since(release, "0.5.23"):
+        return 128
     named, phases = arguments.attention_backend, (arguments.prefill_attention_backend, arguments.decode_attention_backend)
     kernels = ("fa4", "trtllm_mha") if device.is_blackwell else ("fa3",) if device.is_hopper else ()
     return 128 if kernels and (named in kernels or (named is None and not any(phases))) else 1
@@ -128,13 +147,16 @@ def _insists_fa4(main: set[str | None], arguments: ServerArguments, release: Rel
 def _default_backend(
     geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, *, is_mla: bool
 ) -> str | None:
-    """The backend of Blackwell cards where none is named (``_handle_attention_backend_compatibility``); others page by 1.
+    """The backend chosen where none is named (``_handle_attention_backend_compatibility``), as far as it pages by more than 1.
 
-    One named for a phase leaves the other phase to the default; some models choose only where none is named at all.
+    Blackwell cards have such defaults; Intel's and others only for some models. One named for a phase leaves the other phase
+    to the default; some models choose only where none is named at all.
     """
     phases = (arguments.prefill_attention_backend, arguments.decode_attention_backend)
-    if not device.is_blackwell or arguments.attention_backend or (phases[0] and phases[0] == phases[1]):
+    if arguments.attention_backend or (phases[0] and phases[0] == phases[1]):
         return None
+    if not device.is_blackwell:
+        return _beyond_blackwell(geometry, release, device, unnamed=not any(phases))
     if geometry.architecture.startswith("Inkling"):
         return "fa4" if not any(phases) else None
     if listed(MINIMAX_SPARSE, geometry.architecture, release) and since(release, "0.5.16") and not any(phases):
@@ -153,6 +175,16 @@ def _default_backend(
     if not _takes_trtllm(arguments) or not since(release, "0.5.7"):
         return None
     return _FA4 if geometry.head_dim != geometry.v_head_dim and since(release, "0.5.17") else _TRTLLM
+
+
+def _beyond_blackwell(geometry: Geometry, release: Release, device: Device, *, unnamed: bool) -> str | None:
+    """Llama-4 (0.5.6) and gpt-oss (0.5.11) on Intel's cards; Beam (0.5.23) on Hopper's and the RTX cards'."""
+    name = geometry.architecture
+    if device.is_xpu and (name.startswith("Llama4") and since(release, "0.5.6")):
+        return "intel_xpu"
+    if device.is_xpu and name == "GptOssForCausalLM" and unnamed and since(release, "0.5.11"):
+        return "intel_xpu"
+    return _TRTLLM if name == "BeamForCausalLM" and unnamed and device.generation in (9, 12) else None
 
 
 def _takes_trtllm(arguments: ServerArguments) -> bool:

@@ -12,6 +12,7 @@ from kvdiag.sizing.demand import state_demand
 from kvdiag.sizing.dsv4 import Dsv4Demand, bytes_per_full_token
 from kvdiag.sizing.dtypes import model_dtype
 from kvdiag.sizing.history import since
+from kvdiag.sizing.index_keys import index_in_force
 from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.slots import SlotDemand
 from kvdiag.sizing.speculative import charged_cell, charged_dsa_cell
@@ -101,16 +102,14 @@ def _plain_cell(settings: Settings, stage: range, layers: range | tuple[int, ...
     geometry, release, dtype = settings.geometry, settings.release, settings.dtype
     count, dcp = len(layers), settings.arguments.dcp_size
     if settings.is_mla:
-        width = cells.latent_width(
-            geometry, geometry.index if settings.has_index else None, dtype, release, raw_rows=settings.raw_rows
-        )
-        cell = cells.mla_cell(geometry, count, dtype, width)
+        cell = cells.mla_cell(geometry, count, dtype, _latent_width(settings))
         if settings.has_index and geometry.index is not None:
-            index = cells.index_cell(geometry.index, layers, release, dcp)
+            keys, plain = index_in_force(settings)
+            index = cells.index_cell(keys, layers, release, dcp, plain)
             spec = settings.spec
             if spec is not None and spec.has_tree and spec.draft is not None and since(release, "0.5.18") and count:
                 drafts = spec.draft.layers
-                draft_index = cells.draft_index_cell(geometry.index, drafts, release, dcp)
+                draft_index = cells.draft_index_cell(keys, drafts, release, dcp, plain)
                 scale = dcp if since(release, "0.5.22") else 1
                 return charged_dsa_cell(cell + index, index, count, draft_index, drafts, scale)
             cell += index
@@ -134,9 +133,14 @@ def _minimax_index_size(settings: Settings) -> int:
     arguments = settings.arguments
     backends = {arguments.attention_backend, arguments.prefill_attention_backend, arguments.decode_attention_backend}
     trtllm = arguments.attention_backend == "trtllm_mha" or backends == {None}
-    if settings.dtype.name == "fp8_e4m3" and settings.blackwell and trtllm and since(settings.release, "0.5.21"):
+    if settings.dtype.name == "fp8_e4m3" and settings.device.is_blackwell and trtllm and since(settings.release, "0.5.21"):
         return 1
     return 4 if model_dtype(settings.geometry, arguments) == "float32" else 2
+
+
+def _latent_width(settings: Settings) -> int:
+    index = settings.geometry.index if settings.has_index else None
+    return cells.latent_width(settings.geometry, index, settings.dtype, settings.release, raw_rows=settings.raw_rows)
 
 
 def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int, *, last: bool) -> StagePlan:
@@ -166,10 +170,10 @@ def _window_stage(settings: Settings, windows: Windows, stage: range, heads: int
 def _latent_pools(settings: Settings) -> tuple[int, int]:
     """Bytes of a token in a full and in a window layer of a latent model (0.5.19 and newer), the former with its index."""
     geometry, dtype, release = settings.geometry, settings.dtype, settings.release
-    index = geometry.index if settings.has_index else None
-    full = cells.latent_width(geometry, index, dtype, release, raw_rows=settings.raw_rows) * dtype.size
-    if index is not None:
-        full += cells.draft_index_cell(index, 1, release)
+    full = _latent_width(settings) * dtype.size
+    if settings.has_index:
+        keys, plain = index_in_force(settings)
+        full += cells.draft_index_cell(keys, 1, release, plain=plain)
     return full, (geometry.swa_kv_lora_rank + geometry.swa_qk_rope_head_dim) * dtype.size
 
 

@@ -7,7 +7,7 @@ from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, StateShape, Windows
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
-from kvdiag.sizing.device import Device
+from kvdiag.sizing.device import Device, placed
 from kvdiag.sizing.dsa import stores_raw_rows
 from kvdiag.sizing.dtypes import KvDtype, draft_element_bytes, kv_dtype, packs_sparse
 from kvdiag.sizing.fraction import aiter_share, default_fraction
@@ -67,7 +67,7 @@ class Settings:
     chunked_prefill: int
     fraction: float | None
     reserved_gib: float
-    blackwell: bool
+    device: Device
     raw_rows: bool
     packed_sparse: bool
 
@@ -97,6 +97,7 @@ def resolve(
 
     DP attention means a replica a rank up to 0.4.4, whatever dp_size is given.
     """
+    arguments, device = placed(arguments, device)
     if arguments.enable_dp_attention and not since(release, "0.4.4.post1"):
         arguments = replace(arguments, dp_size=arguments.tp_size)
     is_mla = uses_latent(geometry, arguments, release)
@@ -116,7 +117,7 @@ def resolve(
         fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
     windows = windows_kept(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
-    radix, extra, overlap = radix_cache(geometry, arguments, release, spec)
+    radix, extra, overlap = radix_cache(geometry, arguments, release, spec, device)
     asks_extra = arguments.mamba_scheduler_strategy.startswith("extra_buffer")
     leaf_states = radix and not asks_extra and spec is None
     page = page_size(geometry, arguments, release, device, is_mla=is_mla, leaf_states=leaf_states)
@@ -146,7 +147,7 @@ def resolve(
         chunked_prefill(arguments, release, device),
         fraction,
         _multimodal_reserve(case),
-        device.is_blackwell,
+        device,
         stores_raw_rows(geometry, arguments, release, device),
         packs_sparse(geometry, arguments, release, device),
     )
@@ -182,6 +183,7 @@ def given_share(geometry: Geometry, arguments: ServerArguments, release: Release
     """The share that SGLang leaves of a ``mem_fraction_static`` the user gives (``aiter_share``)."""
     if arguments.environment.honor_explicit_mem_fraction and since(release, "0.5.19"):
         return 1.0
+    arguments, device = placed(arguments, device)
     is_mla = uses_latent(geometry, arguments, release)
     case = Resolution(geometry, arguments, release, device, is_mla, False)
     return aiter_share(case, context_of(geometry, arguments, release))

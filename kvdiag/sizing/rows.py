@@ -9,6 +9,7 @@ from kvdiag.frozen import frozen
 from kvdiag.models import Geometry
 from kvdiag.sizing.cells import INDEX_BLOCK, MXFP8_BLOCK, SCALE_BLOCK, index_cell, kv_heads_per_rank
 from kvdiag.sizing.history import since
+from kvdiag.sizing.index_keys import index_in_force
 from kvdiag.sizing.resolve import Settings
 
 _FP4 = Fraction(1, 2) + Fraction(1, SCALE_BLOCK)
@@ -84,10 +85,9 @@ def _latent(settings: Settings, stage: range, layers: int) -> PoolRow:
 
 
 def _index(settings: Settings, stage: range) -> int:
-    index = settings.geometry.index
-    assert index is not None
+    index, plain = index_in_force(settings)
     if since(settings.release, "0.5.3.post1"):
-        return index_cell(index, stage, settings.release)
+        return index_cell(index, stage, settings.release, plain=plain)
     return (index.head_dim + index.head_dim // INDEX_BLOCK * 4) * len(stage)
 
 
