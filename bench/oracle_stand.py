@@ -52,7 +52,7 @@ class Inert:
         return core_schema.any_schema()
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
-        return (type("InertBase", (), {}),)
+        return (type("InertBase", (), {"__init_subclass__": classmethod(lambda *_, **__: None)}),)
 
 
 class InertModule(types.ModuleType):

@@ -50,8 +50,8 @@ def test_rows_made_by_sglang_on_other_platforms_are_sized_to_the_token():
 
 
 def test_there_are_rows_of_every_platform():
-    assert {row["vendor"] for row in ROWS} >= {"amd", "ascend", "intel"}
-    assert len(ROWS) > 80
+    assert {row["vendor"] for row in ROWS} == {"amd", "ascend", "intel", "nvidia"}
+    assert len(ROWS) > 150
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,14 @@ def test_index_keys_beside_a_bfloat16_cache_are_plain_on_ascend(release, keys):
     assert named.bytes_per_token == (576 * 2 + keys) * 61
     for sizing in (of(SPARSE, release, "910B", **args), of(SPARSE, release, None, **args, device="npu")):
         assert (sizing.bytes_per_token, sizing.kv_cache_dtype, sizing.page_size) == (named.bytes_per_token, "bfloat16", 128)
+
+
+def test_the_first_releases_with_sparse_attention_leave_a_server_on_ascend_its_arguments():
+    args = {"tp_size": 8, "mem_fraction_static": 0.7}
+    for place in ({"gpu": "910B"}, {"gpu": None, "device": "npu"}):
+        found = of(SPARSE, "0.5.3rc2", **place, **args)
+        assert (found.mem_fraction_static, found.page_size) == (0.7, 128)
+    assert of(SPARSE, "0.5.3rc2", "H200", **args).mem_fraction_static == 0.8
 
 
 @pytest.mark.parametrize(("release", "page"), [("0.5.19", 1), ("0.5.20", 128)])

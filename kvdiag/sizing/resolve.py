@@ -106,7 +106,7 @@ def resolve(
     refuse_unruled(geometry, arguments, release)
     if is_mla and arguments.pp_size > 1 and not since(release, "0.5.1"):
         raise CannotSizeError(f"the server would not start: SGLang {release} has no pipeline stages for latent attention")
-    asked, arguments = arguments, _forced(geometry, arguments, release, device)
+    asked, arguments = arguments, _forced(geometry, arguments, device, release)
     element = 2 if draft is None else draft_element_bytes(geometry, arguments, release, device, draft)
     spec = speculation(geometry, arguments, release, draft, element)
     requests = _requests(geometry, arguments, release, spec)
@@ -153,12 +153,14 @@ def resolve(
     )
 
 
-def _forced(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> ServerArguments:
+def _forced(geometry: Geometry, arguments: ServerArguments, device: Device, release: Release) -> ServerArguments:
     """What 0.5.3rc2 to 0.5.7 make of the arguments of a model with a sparse index, after its default fraction is found.
 
     DP attention is on, to 0.5.5 on every rank; Blackwell's cache is fp8 to 0.5.4.post1, and the fraction 0.8 in the first two.
+    Ascend's cards are left as they are.
     """
-    if not geometry.index or not listed(DSA, geometry.architecture, release) or since(release, "0.5.8"):
+    sparse = geometry.index is not None and listed(DSA, geometry.architecture, release)
+    if not sparse or since(release, "0.5.8") or device.is_npu:
         return arguments
     if since(release, "0.5.6"):
         return replace(arguments, enable_dp_attention=True)
@@ -175,7 +177,7 @@ def context_of(geometry: Geometry, arguments: ServerArguments, release: Release)
 
 def forced_fraction(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device) -> float | None:
     """The ``mem_fraction_static`` that a model gets even where another is given; None where the given one stays."""
-    forced = _forced(geometry, arguments, release, device).mem_fraction_static
+    forced = _forced(geometry, *placed(arguments, device), release).mem_fraction_static
     return None if forced == arguments.mem_fraction_static else forced
 
 
