@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvdiag.postmortem import Postmortem as _Postmortem
     from kvdiag.postmortem.model import Review
+    from kvdiag.sizing.request import Config
 
 
 class Diagnosis(_Diagnosis):
@@ -175,15 +176,15 @@ def size(
     device = requested_device(gpu, gpu_mem_mib, compute_capability)
     memory = (available_gpu_memory, pre_model_load_memory)
     given = dict(args or {})
+    model_config: Config | None = config
     if config is None:
         from kvdiag.models.find import find_config
 
-        found = find_config(name=model)
-        if found is None:
-            raise ConfigError("kvdiag.size needs a config (path or dict) or a model (a name of the catalogue)")
-        config = found.whole
+        model_config = find_config(name=model)
         given.setdefault("model_path", model)
-    sized = requested_size(config, release, given, memory, device, draft_config, env)
+    if model_config is None:
+        raise ConfigError("kvdiag.size needs a config (path or dict) or a model (a name of the catalogue)")
+    sized = requested_size(model_config, release, given, memory, device, draft_config, env)
     return Sizing(**values_of(sized))
 
 

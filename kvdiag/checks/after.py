@@ -9,6 +9,7 @@ from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.inputs import SHARED_MEMORY, CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
+from kvdiag.models.catalogue import CONTEXT
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 from kvdiag.sizing.slots import MOST
@@ -96,7 +97,7 @@ def _request_table(inputs: CheckInputs, arithmetic: Arithmetic) -> Interval | No
         most = max(requests.value, asked // replicas) + 1
         return _rows(requests.value, most, context.value, context.value)
     contexts = {s.context for release in inputs.candidates() if (s := arithmetic.settings(release)) is not None}
-    if not contexts or inputs.config is None or inputs.config.note:
+    if not contexts or inputs.config is None or inputs.config.note or CONTEXT in inputs.config.untold:
         return None
     return _rows(0, max(MOST, asked) + 1, min(contexts), max(contexts))
 

@@ -6,6 +6,7 @@ from kvdiag.checks.inputs import CheckInputs
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
+from kvdiag.sizing.resolve import context_untold
 from kvdiag.starts import Number, Start
 
 FREE = (
@@ -172,7 +173,8 @@ def context_length(inputs: CheckInputs) -> int | None:
         return stated.value
     if inputs.arguments.context_length:
         return inputs.arguments.context_length
-    return inputs.geometry.context_len or None if inputs.geometry else None
+    geometry = inputs.geometry
+    return None if geometry is None or context_untold(geometry, inputs.arguments) else geometry.context_len or None
 
 
 def _rows(inputs: CheckInputs) -> Interval | None:

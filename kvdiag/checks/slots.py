@@ -13,6 +13,7 @@ from kvdiag.checks.verdict import Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Sizing
+from kvdiag.sizing.resolve import context_untold
 from kvdiag.starts import Number
 
 _REQUESTS = "min(--max-running-requests or tokens // 2, clamp(tokens / context_len x 512, 2048, 4096))"
@@ -37,6 +38,8 @@ def _request_excuses(inputs: CheckInputs) -> list[Excuse]:
         found.append(Excuse("--max-running-requests (the log has no whole server_args line)", raises=False))
     if inputs.arguments.context_length is None and inputs.config is not None and inputs.config.note:
         found.append(Excuse(f"the context length: {inputs.config.note}"))
+    elif inputs.geometry is not None and context_untold(inputs.geometry, inputs.arguments):
+        found.append(Excuse("the context length, which the catalogue does not hold for this model"))
     return found
 
 

@@ -56,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     given.setdefault("model_path", arguments.config or arguments.model)
     device = requested_device(arguments.gpu, arguments.gpu_mem, _capability(arguments.compute_capability))
     memory = (arguments.avail, arguments.total)
-    sizing = requested_size(
-        config.whole, arguments.release, given, memory, device, arguments.draft_config, switches_of(arguments.env)
-    )
+    sizing = requested_size(config, arguments.release, given, memory, device, arguments.draft_config, switches_of(arguments.env))
     found = sizing.to_dict()
     told, sentence = _planned(sizing, asked_workload(arguments), given)
     if arguments.format == "json":

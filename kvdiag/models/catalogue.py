@@ -2,6 +2,8 @@
 
 A name is matched loosely where the words left over cannot change a shape (a quantised copy, an instruction-tuned one, the
 organisation, a path), and not at all where they could: a draft, a pruned or a distilled model has shapes of its own.
+
+An entry may lack a key that the published file has: `Match.untold` says which, so that no default is taken for it in silence.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 
 from kvdiag import rulebook
 from kvdiag.frozen import frozen
+from kvdiag.models.config import config_from
+from kvdiag.models.context import CONTEXT_KEYS
 
 _HUB_CACHE = r"models--([^/\\]+?)--([^/\\]+)"
 _GGUF = r"(?i)\.gguf$|-\d{5}-of-\d{5}(?=\.gguf$)"
@@ -23,6 +27,8 @@ _WEIGHTS = (
 )
 _FORMATS = r"awq|gptq|gguf|bnb|fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|w\d+a\d+(?:fp8|fp)?|[48]bit|i?q\d.*"
 _GGUF_FORMAT = r"(?<![a-z0-9])i?q\d(?:_[0-9a-z]+)*"
+DTYPE, CONTEXT, ENCODER, KV_DTYPE = "dtype", "context_len", "vision_config", "kv_cache_dtype"
+_DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
 @frozen
@@ -30,7 +36,8 @@ class Match:
     """An entry of the catalogue found by a name.
 
     `config` holds the keys of the published config.json. `exact` is whether the name is one of the entry's own; `note` says
-    what was left over of a name that is not: weights that were quantised, which tell nothing of the KV cache's dtype.
+    what was left over of a name that is not: weights that were quantised, which tell nothing of the KV cache's dtype. `untold`
+    is what neither the entry nor the name tells: ``dtype``, ``context_len``, ``vision_config``, ``kv_cache_dtype``.
     """
 
     name: str
@@ -39,6 +46,7 @@ class Match:
     date: str
     exact: bool
     note: str = ""
+    untold: tuple[str, ...] = ()
 
 
 def catalogue_match(name: str) -> Match | None:
@@ -49,14 +57,14 @@ def catalogue_match(name: str) -> Match | None:
     known = _catalogue()
     copy = known["copies"].get(_copy(name))
     fork = None if copy is None else known["forks"][copy]
+    plain, removed = _without_weights(words)
     entry = _named(words, "names")
     if entry is not None:
-        return _match(entry, fork, True, "")
-    plain, removed = _without_weights(words)
+        return _match(entry, fork, True, removed if _is_foreign(name, entry) else ())
     for candidate in dict.fromkeys((plain, _without_tuning(plain))):
         entry = _named(candidate, "names", "short")
         if entry is not None:
-            return _match(entry, fork, fork is not None, "" if fork else _note(entry["names"][0], removed))
+            return _match(entry, fork, False, removed)
     return None
 
 
@@ -71,20 +79,45 @@ def catalogue_names() -> list[str]:
     return [entry["names"][0] for entry in _catalogue()["models"]]
 
 
+def _formats(removed: tuple[str, ...]) -> list[str]:
+    return [word for word in removed if re.fullmatch(_FORMATS, word)]
+
+
 def _note(name: str, removed: tuple[str, ...]) -> str:
-    formats = [word for word in removed if re.fullmatch(_FORMATS, word)]
+    formats = _formats(removed)
     if not formats:
         return f"matched by name to {name}"
     return f"matched by name to {name} with {'-'.join(formats)} weights; its KV dtype is not told by its name"
 
 
-def _match(entry: dict[str, Any], fork: dict[str, Any] | None, exact: bool, note: str) -> Match:
-    config, name = dict(entry["config"]), entry["names"][0]
+def _match(entry: dict[str, Any], fork: dict[str, Any] | None, exact: bool, removed: tuple[str, ...]) -> Match:
+    config, name, untold = dict(entry["config"]), entry["names"][0], _untold(entry)
     if fork is not None:
         keys = {"quant_method": "modelopt", "quant_algo": fork["weights"], "kv_cache_quant_algo": fork["kv_cache_quant_algo"]}
-        config["quantization_config"] = keys
-        name = fork["name"]
-    return Match(name, config, entry["source"], entry["date"], exact, note)
+        config |= {**fork.get("config", {}), "quantization_config": keys}
+        return Match(fork["name"], config, entry["source"], entry["date"], True, "", untold)
+    untold += (KV_DTYPE,) if _formats(removed) else ()
+    note = "" if exact and not _formats(removed) else _note(name, removed)
+    return Match(name, config, entry["source"], entry["date"], exact, note, untold)
+
+
+def _is_foreign(name: str, entry: dict[str, Any]) -> bool:
+    """Whether an id's organisation published none of the entry's models: its quantised copy of that name may be another."""
+    owner = _organisation(name)
+    return len(_parts(name)) == 2 and owner not in {_organisation(own) for own in entry["names"]}
+
+
+def _untold(entry: dict[str, Any]) -> tuple[str, ...]:
+    """What the published file may hold and the entry does not, less what its `absent` says the file lacks too."""
+    whole = entry["config"]
+    text = config_from(whole, "catalogue", entry["names"][0]).text
+    absent = set(entry.get("absent", ()))
+    known = {
+        DTYPE: any(part.get(key) for part in (text, whole) for key in _DTYPE_KEYS) or absent & set(_DTYPE_KEYS),
+        CONTEXT: any(text.get(key) for key in CONTEXT_KEYS) or absent & set(CONTEXT_KEYS),
+        ENCODER: text is whole or ENCODER in whole or ENCODER in absent,
+    }
+    return tuple(name for name, told in known.items() if not told)
 
 
 def compile_catalogue(documents: list[rulebook.Document]) -> dict[str, Any]:

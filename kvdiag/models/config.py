@@ -19,7 +19,7 @@ class ModelConfig:
     `whole` is the file, `text` the part that describes the language model (the file itself where nothing is nested).
     `found_in` is ``config`` (given), ``log`` (the log's model_path exists here), ``cache`` (the local Hugging Face
     cache) or ``catalogue``; `place` is the path or the catalogue entry's name. `note` is not empty where the catalogue was
-    matched loosely: it says what the name leaves open.
+    matched loosely: it says what the name leaves open; `untold` is what its entry leaves open (``catalogue.Match``).
     """
 
     whole: Mapping[str, Any]
@@ -27,6 +27,7 @@ class ModelConfig:
     found_in: str
     place: str
     note: str = ""
+    untold: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> tuple[str, ...]:

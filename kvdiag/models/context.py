@@ -7,7 +7,7 @@ from typing import Any
 
 from kvdiag.errors import ConfigError
 
-_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
+CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 _ROPE_WITH_ORIGINAL = ("llama3", "yarn", "longrope")
 _ROPE_PER_LAYER_KIND = ("gemma3", "gemma3n", "gemma4", "diffusion_gemma", "laguna", "mellum", "t5gemma2")
 WITHOUT_A_KEY = 2048
@@ -21,7 +21,7 @@ def context_length(text: Mapping[str, Any], *, transformers_5: bool) -> int:
     ``original_max_position_embeddings`` into yarn, longrope and llama3 scalings, so neither multiplies there.
     Raises ConfigError for a length no model has.
     """
-    limit = next((text[key] for key in _KEYS if isinstance(text.get(key), (int, float)) and text[key]), None)
+    limit = next((text[key] for key in CONTEXT_KEYS if isinstance(text.get(key), (int, float)) and text[key]), None)
     if limit is None:
         return WITHOUT_A_KEY
     extended = _factor(text, transformers_5) * limit

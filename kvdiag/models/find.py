@@ -6,7 +6,7 @@ import os
 
 from kvdiag.errors import ConfigError
 from kvdiag.frozen import replace
-from kvdiag.models.catalogue import catalogue_match
+from kvdiag.models.catalogue import Match, catalogue_match
 from kvdiag.models.config import ModelConfig, config_from, read_config
 
 
@@ -41,7 +41,12 @@ def _by_name(name: str) -> ModelConfig | None:
         except ConfigError:
             pass
     found = catalogue_match(name)
-    return replace(config_from(found.config, "catalogue", found.name), note=found.note) if found else None
+    return config_of(found) if found else None
+
+
+def config_of(found: Match) -> ModelConfig:
+    """The config of a catalogue's entry, with what the entry and the name leave open."""
+    return replace(config_from(found.config, "catalogue", found.name), note=found.note, untold=found.untold)
 
 
 def _in_cache(name: str) -> str | None:

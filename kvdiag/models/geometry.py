@@ -7,6 +7,7 @@ from typing import Any
 
 from kvdiag.errors import ConfigError
 from kvdiag.frozen import frozen, plain_of, replace
+from kvdiag.models.catalogue import DTYPE
 from kvdiag.models.config import ModelConfig
 from kvdiag.models.context import context_length
 from kvdiag.models.defaults import text_values, vision_values
@@ -39,8 +40,8 @@ class Geometry:
     `context_len` is the model's own limit with transformers 4, `context_len_5` with transformers 5. `vision` is layers
     and width of the image encoder, `towers` the encoders whose keys are there, `nested` says that the text model has a
     config of its own, `language_only` that the checkpoint asks to be served as text, `zero_v` that its V head dim is 0, which
-    releases up to 0.5.18 take as it is. Which of these a release uses is
-    decided in ``kvdiag.sizing``.
+    releases up to 0.5.18 take as it is, `untold` what the catalogue does not hold of the model (``ModelConfig.untold``). Which
+    of these a release uses is decided in ``kvdiag.sizing``.
     """
 
     attention: str
@@ -74,6 +75,7 @@ class Geometry:
     towers: tuple[str, ...] = ()
     language_only: bool = False
     zero_v: bool = False
+    untold: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -139,6 +141,7 @@ def geometry_of(config: ModelConfig) -> Geometry:
         tuple(name for name in ("vision_config", "audio_config") if config.whole.get(name) is not None),
         config.whole.get("language_model_only") is True,
         text.get("v_head_dim") == 0,
+        config.untold,
     )
     return replace(shape, attention=_word(shape))
 
@@ -218,9 +221,9 @@ def _attention_layers(config: ModelConfig, architecture: str, layers: int) -> in
 def _dtype(config: ModelConfig, text: Mapping[str, Any]) -> str:
     """The model's dtype as ``_get_and_verify_dtype`` resolves ``auto``: float32 and unknown become a 16-bit type.
 
-    gpt-oss runs in bfloat16 whatever its config says.
+    gpt-oss runs in bfloat16 whatever its config says, and what the catalogue does not hold is taken as bfloat16.
     """
-    if str(text.get("model_type")) == "gpt_oss":
+    if str(text.get("model_type")) == "gpt_oss" or DTYPE in config.untold:
         return "bfloat16"
     for place in (text, config.whole):
         found = place.get("dtype") or place.get("torch_dtype")

@@ -153,21 +153,24 @@ def _draft_reserve(case: Resolution) -> int:
 
 def _scaled_for_images(case: Resolution, fraction: float) -> float:
     """``adjust_mem_fraction_for_vlm`` (0.4.9.post3 and newer): 5 % and a tenth of what the encoder exceeds ViT-L by."""
-    arguments, release = case.arguments, case.release
-    if not case.is_multimodal or not since(release, "0.4.9"):
-        return fraction
-    if not since(release, "0.4.9.post3"):
+    if case.is_multimodal and since(case.release, "0.4.9") and not since(case.release, "0.4.9.post3"):
         return fraction * 0.90
-    if (arguments.language_only and since(release, "0.5.9")) or (
-        arguments.disaggregation_mode == "decode" and since(release, "0.5.17")
-    ):
-        return fraction
-    if case.geometry.vision is None:
+    if not depends_on_encoder(case) or case.geometry.vision is None:
         return fraction
     layers, width = case.geometry.vision
     complexity = (layers * width**2) / (24 * 1024**2)
     dynamic = max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
     return fraction * (0.95 * dynamic)
+
+
+def depends_on_encoder(case: Resolution) -> bool:
+    """Whether the default follows the size of an image encoder; not where this server only serves the language model."""
+    arguments, release = case.arguments, case.release
+    if not case.is_multimodal or not since(release, "0.4.9.post3"):
+        return False
+    if arguments.language_only and since(release, "0.5.9"):
+        return False
+    return not (arguments.disaggregation_mode == "decode" and since(release, "0.5.17"))
 
 
 def loading_share(release: Release) -> float:

@@ -11,7 +11,8 @@ from typing import Any
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import replace
 from kvdiag.models import Geometry, geometry_of, read_config
-from kvdiag.models.config import config_from
+from kvdiag.models.catalogue import KV_DTYPE
+from kvdiag.models.config import ModelConfig, config_from
 from kvdiag.models.gpus import gpu as gpu_named
 from kvdiag.releases import Release, known_releases, parse_release
 from kvdiag.sizing import mlx
@@ -25,8 +26,9 @@ from kvdiag.sizing.resolve import forced_fraction, given_share, is_multimodal
 from kvdiag.sizing.size import Memory, Sizing, size
 from kvdiag.sizing.speculative import needs_draft_config
 from kvdiag.sizing.startable import serves_none, would_not_start
+from kvdiag.sizing.untold import open_kv_dtype, untold_notes
 
-Config = str | os.PathLike[str] | Mapping[str, Any]
+Config = str | os.PathLike[str] | Mapping[str, Any] | ModelConfig
 KEPT = 512
 LARGEST_GIB = 1 << 20
 OLDEST_READ = "0.3.0"
@@ -46,7 +48,7 @@ def requested_size(
     draft_config: Config | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Sizing:
-    """The sizing of a config (path or parsed JSON) with server arguments as SGLang spells them.
+    """The sizing of a config (path, parsed JSON, or one found by its name) with server arguments as SGLang spells them.
 
     `memory` is GiB free after and before loading, `environment` the switches of SGLang's environment.
     Raises ArgumentError for names and values the release does not take, InputError for such switches, ConfigError, and
@@ -76,8 +78,11 @@ def requested_size(
     notes = (
         *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
         *serves_none(sizing.max_running_requests), *_lowered(geometry, arguments, number, sizing.mem_fraction_static),
-        *_pages_of_amd(geometry, number, device),
+        *_pages_of_amd(geometry, number, device), *untold_notes(geometry, arguments),
     )  # fmt: skip
+    if KV_DTYPE in geometry.untold and isinstance(config, ModelConfig):
+        asking = replace(geometry, kv_cache_quant_algo="FP8")
+        notes += open_kv_dtype(config.note, sizing, size(asking, arguments, number, _memory(*memory), device, draft, given))
     return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
 
 
@@ -156,9 +161,12 @@ _GEOMETRIES: dict[Any, Geometry] = {}
 
 
 def _geometry(config: Config) -> Geometry:
+    untold: tuple[str, ...] = ()
+    if isinstance(config, ModelConfig):
+        untold, config = config.untold, config.whole
     if isinstance(config, Mapping):
         try:
-            key: Any = marshal.dumps(dict(config))
+            key: Any = (marshal.dumps(dict(config)), untold)
         except ValueError:
             return geometry_of(config_from(config, "config", "config"))
     else:
@@ -169,7 +177,7 @@ def _geometry(config: Config) -> Geometry:
         read = config_from(config, "config", "config") if isinstance(config, Mapping) else read_config(os.fspath(config))
         if len(_GEOMETRIES) >= KEPT:
             _GEOMETRIES.clear()
-        kept = _GEOMETRIES[key] = geometry_of(read)
+        kept = _GEOMETRIES[key] = geometry_of(replace(read, untold=untold))
     return kept
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, StateShape, Windows
+from kvdiag.models.catalogue import CONTEXT, ENCODER
 from kvdiag.releases import Release
 from kvdiag.sizing.arguments import ServerArguments
 from kvdiag.sizing.device import Device, placed
 from kvdiag.sizing.dsa import stores_raw_rows
 from kvdiag.sizing.dtypes import KvDtype, draft_element_bytes, kv_dtype, packs_sparse
-from kvdiag.sizing.fraction import aiter_share, default_fraction
+from kvdiag.sizing.fraction import aiter_share, default_fraction, depends_on_encoder
 from kvdiag.sizing.graphs import Resolution, chunked_prefill, profiled_hopper
 from kvdiag.sizing.history import (
     DSA,
@@ -33,6 +34,7 @@ _TEXT_ONLY_BY_DEFAULT = {
 }  # fmt: skip
 MM_CACHE_MIB, MM_TRANSPORT_MIB = 100, 1024
 MANY_REQUESTS = 400
+LONG_CONTEXT = 10**9
 
 
 @frozen
@@ -41,7 +43,8 @@ class Settings:
 
     `pools` names the sizing path: ``plain``, ``llama4``, ``windows``, ``minimax`` or ``dsv4``. `radix`, `extra_buffer`, `lazy`
     and `overlap` decide the state slots. `requests` is the server's max_running_requests after its own defaults. `raw_rows`
-    and `packed_sparse` tell how sparse attention lays its rows out.
+    and `packed_sparse` tell how sparse attention lays its rows out, `encoder_untold` that the default of the fraction follows
+    an image encoder which the catalogue does not hold.
     """
 
     geometry: Geometry
@@ -70,6 +73,7 @@ class Settings:
     device: Device
     raw_rows: bool
     packed_sparse: bool
+    encoder_untold: bool
 
     @property
     def stages(self) -> tuple[range, ...]:
@@ -112,9 +116,9 @@ def resolve(
     requests = _requests(geometry, arguments, release, spec)
     multimodal = is_multimodal(geometry, arguments, release)
     case = Resolution(geometry, asked, release, device, is_mla, multimodal)
-    fraction = arguments.mem_fraction_static
-    if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")):
-        fraction = default_fraction(case) * aiter_share(case, context_of(geometry, arguments, release))
+    fraction, encoder_untold = arguments.mem_fraction_static, ENCODER in geometry.untold and depends_on_encoder(case)
+    if fraction is None and (device.memory_mib is not None or not since(release, "0.4.5.post3")) and not encoder_untold:
+        fraction = default_fraction(case) * _share(case)
     windows = windows_kept(geometry, arguments, release, device)
     state = geometry.state if geometry.state is not None and since(release, geometry.state.since) else None
     radix, extra, overlap = radix_cache(geometry, arguments, release, spec, device)
@@ -150,6 +154,7 @@ def resolve(
         device,
         stores_raw_rows(geometry, arguments, release, device),
         packs_sparse(geometry, arguments, release, device),
+        encoder_untold,
     )
 
 
@@ -188,7 +193,22 @@ def given_share(geometry: Geometry, arguments: ServerArguments, release: Release
     arguments, device = placed(arguments, device)
     is_mla = uses_latent(geometry, arguments, release)
     case = Resolution(geometry, arguments, release, device, is_mla, False)
-    return aiter_share(case, context_of(geometry, arguments, release))
+    return _share(case)
+
+
+def _share(case: Resolution) -> float:
+    """``aiter_share`` of the server's context length. Raises CannotSizeError where it is not known and decides."""
+    if context_untold(case.geometry, case.arguments) and aiter_share(case, 0) != aiter_share(case, LONG_CONTEXT):
+        raise CannotSizeError(
+            "cannot size on AMD: its attention lowers the fraction by the context length, which the catalogue does not hold for "
+            "this model; give --context-length or --config"
+        )
+    return aiter_share(case, context_of(case.geometry, case.arguments, case.release))
+
+
+def context_untold(geometry: Geometry, arguments: ServerArguments) -> bool:
+    """Whether the context length is neither given nor in the catalogue's entry: `context_of` is its class's default then."""
+    return CONTEXT in geometry.untold and arguments.context_length is None
 
 
 def uses_latent(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:

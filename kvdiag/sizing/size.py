@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvdiag.errors import CannotSizeError
-from kvdiag.frozen import field, frozen, mutable, names_of
+from kvdiag.frozen import field, frozen, mutable, names_of, replace
 from kvdiag.models import Geometry
 from kvdiag.quantity import GIB
 from kvdiag.releases import Release
@@ -15,7 +15,7 @@ from kvdiag.sizing.caps import window_cap
 from kvdiag.sizing.device import UNKNOWN_DEVICE, Device
 from kvdiag.sizing.history import since
 from kvdiag.sizing.plan import Plan, StagePlan, make_plan
-from kvdiag.sizing.resolve import Settings, resolve
+from kvdiag.sizing.resolve import LONG_CONTEXT, Settings, context_untold, resolve
 from kvdiag.sizing.slots import pool_slots, reported_slots
 from kvdiag.sizing.speculative import grown_tokens
 from kvdiag.sizing.state import split_state
@@ -28,6 +28,10 @@ NO_MEMORY = (
 NO_BUDGET = (
     "--mem-fraction-static is not given and its default depends on the GPU's memory: give it, or --gpu NAME, or --gpu-mem MIB "
     "where that GPU has no fixed memory"
+)
+NO_ENCODER = (
+    "--mem-fraction-static is not given and its default follows the image encoder, whose shape is not in the catalogue: give "
+    "--config, or --mem-fraction-static"
 )
 RESIZED_DEFAULT = (
     "where the pool is sized anew after graphs are captured, the default of --mem-fraction-static depends on which prefills are "
@@ -130,7 +134,8 @@ def size(
     if settings.resized_later and plan.state is not None:
         return _sizing(plan, None, None, fraction, (RESIZED_STATE,))
     if memory is None or fraction is None:
-        return _sizing(plan, None, None, fraction, (NO_MEMORY if memory is None else NO_BUDGET,))
+        why = NO_MEMORY if memory is None else NO_ENCODER if settings.encoder_untold else NO_BUDGET
+        return _sizing(plan, None, None, fraction, (why,))
     slack = memory.total * (1 - fraction)
     rest = memory.available - slack - (settings.reserved_gib if reserved_gib is None else reserved_gib)
     return _sizing(plan, rest, _pools(plan, rest), fraction, ())
@@ -163,11 +168,11 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, fraction: floa
         full_max_total_num_tokens=None if found is None else found.full,
         swa_max_total_num_tokens=None if found is None else found.window,
         max_mamba_cache_size=None if found is None else found.state,
-        max_running_requests=None if found is None else _requests(plan, found),
+        max_running_requests=None if found is None else _reported_requests(plan, found),
         formula=plan.formula,
         terms=plan.terms,
         page_size=settings.page,
-        context_len=settings.context,
+        context_len=None if context_untold(settings.geometry, settings.arguments) else settings.context,
         mem_fraction_static=fraction,
         c4_max_total_num_tokens=compressed.c4 if compressed else None,
         c128_max_total_num_tokens=compressed.c128 if compressed else None,
@@ -181,9 +186,19 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, fraction: floa
     )
 
 
-def _requests(plan: Plan, found: _Pools) -> int:
+def _reported_requests(plan: Plan, found: _Pools) -> int | None:
+    """`_requests`, None where a context length that is not known decides them."""
+    if context_untold(plan.settings.geometry, plan.settings.arguments):
+        possible = {_requests(plan, found, context) for context in (1, LONG_CONTEXT)}
+        return possible.pop() if len(possible) == 1 else None
+    return _requests(plan, found)
+
+
+def _requests(plan: Plan, found: _Pools, context: int | None = None) -> int:
     speculative_dp = plan.settings.spec is not None and plan.settings.arguments.enable_dp_attention
     demand = plan.slot_demand(found.state)
+    if context is not None:
+        demand = replace(demand, context=context)
     return reported_slots(found.profiled, found.reported, demand, plan.settings.release, speculative_dp=speculative_dp)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvdiag.models import Geometry
+from kvdiag.models.catalogue import CONTEXT
 from kvdiag.sizing.arguments import ServerArguments
 
 LEAST_CHUNK = 2048
@@ -34,7 +35,8 @@ def would_not_start(geometry: Geometry, arguments: ServerArguments, given: Itera
         stated = f"--chunked-prefill-size {chunk}" if arguments.chunked_prefill_size else "the prefill chunk, a power of two,"
         notes.append(f"the server would not start: {stated} does not divide by --page-size {arguments.page_size}")
     longest = max(geometry.context_len, geometry.context_len_5)
-    if "context_length" in names and arguments.context_length is not None and arguments.context_length > longest:
+    told = CONTEXT not in geometry.untold
+    if told and "context_length" in names and arguments.context_length is not None and arguments.context_length > longest:
         notes.append(
             f"the server would not start: --context-length {arguments.context_length} is more than the model's {longest}, "
             f"which SGLang takes only with {LONGER} in its environment"
