@@ -13,6 +13,7 @@ from kvdiag.releases import parse_release
 from tests.conftest import SHARED
 
 ORACLE = SHARED / "oracle"
+REMADE = Path(__file__).parent / "data" / "oracle"
 EVERY = 9
 
 
@@ -67,10 +68,10 @@ def log_of(row, tokens):
     return "\n".join(out) + "\n"
 
 
-def explained(row, tokens, tmp_path):
+def explained(row, tokens, tmp_path, config=None):
     log = tmp_path / "server.log"
     log.write_text(log_of(row, tokens))
-    config = str(Path(ORACLE / "configs" / row["model"]))
+    config = config or str(Path(ORACLE / "configs" / row["model"]))
     (start,) = kvdiag.explain(str(log), config=config, release=row["version"]).starts
     return start
 
@@ -92,3 +93,22 @@ def test_the_oracles_figures_agree_and_a_thousandth_more_does_not(row, tmp_path)
     altered = explained(row, tokens + tokens // 500 + 300, tmp_path)
     found = next(c for c in altered.checks if c.name == "max_total_num_tokens")
     assert found.verdict == "disagree" or "reserved for images" in found.missing[0], found.missing
+
+
+def remade_rows():
+    """Every twentieth answer that SGLang's own code gave for this project, and those with a window pool for bounded requests."""
+    found = [json.loads(text) for text in (REMADE / "remade.jsonl").read_text().splitlines()]
+    usable = [row for row in found if "error" not in row and row["max_total_num_tokens"] and row["args"].get("pp_size", 1) == 1]
+    bounded = [row for row in usable if row["model"] == "inkling" and row["args"].get("disable_radix_cache")]
+    return [*usable[::20], *bounded]
+
+
+@pytest.mark.parametrize("row", remade_rows(), ids=lambda row: f"{row['version']}-{row['model']}")
+def test_a_log_of_what_sglang_computed_raises_no_alarm(row, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(json.loads((REMADE / "remade_configs.json").read_text())[row["model"]]))
+    told = {"kv_cache_dtype": "auto", "max_running_requests": 2048, "context_len": 8192} | row["extra"]
+    start = explained({**row, "extra": told}, row["max_total_num_tokens"], tmp_path, str(config))
+    names = {"max_total_num_tokens", "rest_memory", "mem_fraction_static", "bytes_per_token"}
+    assert [check.name for check in start.checks if check.verdict == "disagree" and check.name in names] == []
+    assert any(check.verdict == "agree" for check in start.checks if check.name in names) or start.checks[0].missing

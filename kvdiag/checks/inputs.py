@@ -128,6 +128,9 @@ def _arguments(start: Start) -> ServerArguments:
     context = start.first("context_len")
     if context is not None and isinstance(context.value, int) and possible("context_length", context.value):
         found["context_length"] = context.value
+    chunk = start.first("chunked_prefill_size", role="target")
+    if chunk is not None and isinstance(chunk.value, int) and arguments.chunked_prefill_size is None:
+        found["chunked_prefill_size"] = chunk.value
     for name, tag in (("tp_size", "TP"), ("pp_size", "PP"), ("dp_size", "DP")):
         if name not in start.server_args:
             found[name] = 1 + max((_tag(rank, tag) for rank in start.ranks), default=0)
@@ -229,6 +232,8 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     found += [
         Excuse(f"{switch}, which stands in no line: with it the figures fit (say so with --env)") for switch in inputs.switches
     ]
+    if inputs.arguments.chunked_prefill_size is None and inputs.arguments.disable_radix_cache and _has_windows(inputs):
+        found.append(Excuse("chunked_prefill_size, by which a window pool for bounded requests is sized (no line states it)"))
     if inputs.unseen("max_total_tokens"):
         found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
     found += draft_excuses(inputs)
@@ -237,6 +242,10 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
         found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
     return found + cell_excuses(inputs)
+
+
+def _has_windows(inputs: CheckInputs) -> bool:
+    return inputs.geometry is not None and inputs.geometry.windows is not None
 
 
 def draft_excuses(inputs: CheckInputs) -> list[Excuse]:
