@@ -21,6 +21,12 @@ REAL = ("sglang", "torch", "transformers", "torchcodec")
 CARDS = ("cuda", "npu", "xpu")
 
 
+def _any_schema(*_: Any) -> Any:
+    from pydantic_core import core_schema
+
+    return core_schema.any_schema()
+
+
 class Inert:
     """Stands for anything a kernel package offers: called, indexed, subclassed or used as a decorator."""
 
@@ -47,12 +53,11 @@ class Inert:
     __ror__ = __or__
 
     def __get_pydantic_core_schema__(self, *args: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.any_schema()
+        return _any_schema()
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
-        return (type("InertBase", (), {"__init_subclass__": classmethod(lambda *_, **__: None)}),)
+        quiet = classmethod(lambda *_, **__: None)
+        return (type("InertBase", (), {"__init_subclass__": quiet, "__get_pydantic_core_schema__": classmethod(_any_schema)}),)
 
 
 class InertModule(types.ModuleType):

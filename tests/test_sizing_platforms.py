@@ -58,7 +58,6 @@ def test_there_are_rows_of_every_platform():
     ("model", "release", "args", "share"),
     [
         ("gpt-oss-20b", "0.5.9", {}, 1), ("gpt-oss-20b", "0.5.10rc0", {}, 0.85),
-        ("gpt-oss-20b", "0.5.9", {"prefill_attention_backend": "triton"}, 0.85),
         ("gpt-oss-20b", "0.5.23", {"attention_backend": "triton"}, 1),
         ("gpt-oss-20b", "0.5.23", {"prefill_attention_backend": "triton", "decode_attention_backend": "triton"}, 1),
         ("gpt-oss-20b", "0.5.23", {"context_length": 8192}, 1), ("gpt-oss-20b", "0.5.23", {"context_length": 8193}, 0.85),
