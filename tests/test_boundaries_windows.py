@@ -12,12 +12,13 @@ MIMO = {
     "swa_head_dim": 192, "swa_v_head_dim": 128, "sliding_window_size": 128, "hybrid_layer_pattern": [0, 1, 1, 1] * 3,
     "max_position_embeddings": 262144, "torch_dtype": "bfloat16",
 }  # fmt: skip
-GEMMA_4 = {
+GEMMA_4_TEXT = {
     "architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "num_hidden_layers": 12, "hidden_size": 2816,
     "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "global_head_dim": 512,
     "num_global_key_value_heads": 2, "sliding_window": 1024, "max_position_embeddings": 262144, "torch_dtype": "bfloat16",
     "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 2,
 }  # fmt: skip
+GEMMA_4 = {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "text_config": GEMMA_4_TEXT}
 GEMMA_3 = {
     "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "num_hidden_layers": 12, "hidden_size": 2560,
     "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 1024,
@@ -122,6 +123,8 @@ CHANGES = [
            by_bytes(OSS_TOKENS, FULL * 16, SWA * 16), OSS_LATE),
     Change("Gemma-4 gets a window pool", "0.5.10.post1", "0.5.11", GEMMA_4, "bytes_per_token", 2 * 1024 * 12 * 2,
            2 * 1024 * 2 * 2 + 0.8 * (8 * 512 * 2) * 10),
+    Change("its text model alone has one set of dimensions", "0.5.10.post1", "0.5.11", GEMMA_4_TEXT, "bytes_per_token",
+           8 * 512 * 2 * 12, 8 * 512 * 2 * 2 + 0.8 * (8 * 512 * 2) * 10),
     Change("configs that ask for a window pool", "0.5.12.post1", "0.5.13", OPTED_IN, "bytes_per_token", MIMO_FULL * 12,
            MIMO_FULL * 3 + 0.8 * MIMO_SWA * 9),
     Change("a model of windows alone", "0.5.14", "0.5.15", ALL_WINDOWS, "full_max_total_num_tokens", None, 0),

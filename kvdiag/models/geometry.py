@@ -23,7 +23,7 @@ from kvdiag.models.sparse import (
     sparse_layers_of,
 )
 from kvdiag.models.state import StateShape, state_of
-from kvdiag.models.windows import Windows, is_gemma_4, windows_of
+from kvdiag.models.windows import Windows, has_double_set, windows_of
 
 _KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups")
 PACKED_EXPERTS = "minimax_m3_nvfp4"
@@ -101,8 +101,9 @@ def geometry_of(config: ModelConfig) -> Geometry:
     heads = _heads(read, state)
     kv_heads = _kv_heads(read, heads)
     head_dim, v_head_dim = _dims(read, text, heads)
-    windows = windows_of(text, architecture, layers, head_dim, config.place)
-    if is_gemma_4(text):
+    double_set = has_double_set(config.whole)
+    windows = windows_of(text, architecture, layers, head_dim, config.place, double_set=double_set)
+    if double_set:
         head_dim = v_head_dim = read.integer("global_head_dim") or head_dim
         kv_heads = read.integer("num_global_key_value_heads") or kv_heads
     compressed = compressed_of(text, architecture, config.place)

@@ -29,10 +29,12 @@ class Windows:
     opted_in: bool = False
 
 
-def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim: int, place: str) -> Windows | None:
+def windows_of(
+    text: Mapping[str, Any], architecture: str, layers: int, head_dim: int, place: str, *, double_set: bool = False
+) -> Windows | None:
     """The layers by kind as SGLang's lists find them (``get_hybrid_layer_ids``), None where nothing tells them.
 
-    Gemma-4 keeps the dimensions of its window layers in the plain keys and those of the full ones in ``global_*``.
+    Gemma-4 (`double_set`) keeps the dimensions of its window layers in the plain keys, those of the full ones in ``global_*``.
     """
     kinds = _kinds(text, architecture, layers, place)
     if kinds is None:
@@ -43,7 +45,7 @@ def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim
     other = text.get("attention_other_setting")
     if heads is None and isinstance(other, Mapping):
         heads = _number(other, "num_attention_groups", place)
-    if is_gemma_4(text):
+    if double_set:
         swa_dim, heads = _number(text, "head_dim", place) or head_dim, _number(text, "num_key_value_heads", place)
         return Windows(full, window, _window(text, architecture), heads, swa_dim, swa_dim)
     v_dim = _number(text, "swa_v_head_dim", place) or swa_dim
@@ -51,9 +53,10 @@ def windows_of(text: Mapping[str, Any], architecture: str, layers: int, head_dim
     return Windows(full, window, _window(text, architecture), heads, swa_dim, v_dim, opted_in)
 
 
-def is_gemma_4(text: Mapping[str, Any]) -> bool:
-    """Whether the config has Gemma-4's double set of attention dimensions."""
-    return str(text.get("model_type")).startswith(("gemma4", "diffusion_gemma"))
+def has_double_set(whole: Mapping[str, Any]) -> bool:
+    """Whether SGLang reads Gemma-4's double set of attention dimensions: of whole models, not of a text model's own config."""
+    kind = str(whole.get("model_type"))
+    return kind.startswith(("gemma4", "diffusion_gemma")) and kind != "gemma4_text"
 
 
 def _kinds(text: Mapping[str, Any], architecture: str, layers: int, place: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
