@@ -18,6 +18,9 @@ def whole(path: str) -> Iterator[str]:
     """
     target = os.path.realpath(path)
     straight = os.path.exists(target) and not os.path.isfile(target)
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise InputError(f"{path}: cannot be written: there is no folder {folder}; make it first, or name another")
     temporary = target if straight else f"{target}.{os.getpid()}.tmp"
     try:
         yield temporary

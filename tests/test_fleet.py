@@ -237,10 +237,26 @@ def test_an_entry_that_is_no_readable_file_is_a_row_and_the_others_are_read(tmp_
     assert all(name in text.partition("could not be read")[2] for name in ("pipe.log", "nowhere.log"))
 
 
+def test_a_folder_that_may_not_be_looked_into_is_a_row(tmp_path, monkeypatch):
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "real.log").write_bytes(REAL.read_bytes())
+    scan = os.scandir
+
+    def guarded(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    faults = {Path(source.url).name: source.fault for source in find_sources([str(tmp_path)])}
+    assert faults["real.log"] is None
+    assert "this folder cannot be read: Permission denied" in faults["locked"]
+
+
 def test_a_link_that_leads_nowhere_among_named_logs_is_a_row(tmp_path):
     (tmp_path / "nowhere.log").symlink_to(tmp_path / "gone")
     assert [source.fault is None for source in find_sources([str(REAL), str(tmp_path / "nowhere.log")])].count(False) == 1
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"cannot be read: No such file or directory; give a log, a glob"):
         find_sources([str(tmp_path / "gone")])
 
 

@@ -168,6 +168,20 @@ def test_names_only_a_fork_has_are_taken():
     parse_policy('[arguments]\nignore = ["my_fork_toggle"]\n[numbers]\nour_own_pool = "any"\n[findings]\nallowed = ["KV1"]\n')
 
 
+def test_a_name_that_neither_a_release_nor_the_log_has_is_noted():
+    policy = parse_policy('[arguments]\nignore = ["my_fork_toggle", "tp_size"]\n[numbers]\nour_own_pool = "any"\n')
+    outcome = check(observe(str(KIMI)), baseline("kimi"), policy)
+    noted = {(d.subject, d.level) for d in outcome.drifts if d.code == "KD192"}
+    assert noted == {("our_own_pool", "note"), ("my_fork_toggle", "note")}
+    assert not outcome.failed
+
+
+def test_a_name_of_a_fork_that_the_log_has_is_not_noted(tmp_path):
+    log = changed(tmp_path, (r"server_args=ServerArgs\(", "server_args=ServerArgs(my_fork_toggle=3, "))
+    policy = parse_policy('[arguments]\nignore = ["my_fork_toggle"]\n')
+    assert "KD192" not in {drift.code for drift in check(observe(str(log)), None, policy).drifts}
+
+
 def test_two_logs_from_one_standard_input_are_refused(kvdiag):
     done = kvdiag("diff", "-", "-", stdin=KIMI.read_bytes())
     assert done.returncode == 2

@@ -268,7 +268,7 @@ def test_a_hostile_config_is_refused_in_a_sentence(tmp_path, text):
 
 def test_a_config_that_is_a_link_to_a_device_is_refused(tmp_path):
     (tmp_path / "config.json").symlink_to("/dev/zero")
-    with pytest.raises(ConfigError, match="no plain file"):
+    with pytest.raises(ConfigError, match="no regular file"):
         read_config(str(tmp_path))
 
 

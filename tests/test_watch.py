@@ -121,12 +121,29 @@ def test_another_run_goes_on_where_the_last_one_ended(tmp_path):
         watch.run(unheard, once=True)
         assert (watch.servers[0].rows, watch.servers[0].numbers) == (1, numbers)
     log.write_bytes(b"[2025-01-15 10:00:01 TP0] other\n" + REAL.read_bytes())
-    for kept in ("[]", "{", json.dumps({str(log): {"inode": 1, "offset": "x"}}), None):
+    for kept in ("", "{}", json.dumps({str(log): {"inode": 1, "offset": "x"}}), None):
         if kept is not None:
             (tmp_path / "state").write_text(kept)
         with Watch([str(log)], state) as watch:
             watch.run(unheard, once=True)
             assert watch.servers[0].rows == (rows if kept is not None else 0)
+
+
+def test_a_log_without_a_line_of_sglang_is_exit_code_3(tmp_path, kvdiag):
+    (tmp_path / "log").write_text("hello\n")
+    done = kvdiag("watch", "--once", str(tmp_path / "log"))
+    assert done.returncode == 3
+    assert "no SGLang start-up or scheduler line" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}', '{"architectures": {}}', REAL.read_text(encoding="utf-8"), "\x89PNG"])
+def test_a_file_that_watch_did_not_write_is_no_state_and_stays_as_it_is(tmp_path, text):
+    log, state = tmp_path / "log", tmp_path / "state"
+    log.write_bytes(REAL.read_bytes())
+    state.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="not a state that kvdiag watch wrote; name"):
+        Watch([str(log)], str(state))
+    assert state.read_text(encoding="utf-8") == text
 
 
 def test_the_limit_that_binds_is_told_when_it_changes(tmp_path, follow):

@@ -82,8 +82,10 @@ def parse_workload(text: str) -> Workload:
     given: dict[str, int] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
-        if key not in _KEYS or not value.isascii() or not value.isdigit() or len(value) > 13 or int(value) > _MOST:
-            raise InputError(f"--workload: {part.strip()!r} is not understood; give whole numbers, as in prompt=2000,output=500")
+        if key not in _KEYS:
+            raise InputError(f"--workload: there is no {key!r}; give {'=N,'.join(_KEYS)}=N, the last two where known")
+        if not value.isascii() or not value.isdigit() or len(value) > 13 or int(value) > _MOST:
+            raise InputError(f"--workload: {part.strip()!r} has no whole number; give one, as in prompt=2000,output=500")
         given[key] = int(value)
     if not given.get("prompt") or not given.get("output"):
         raise InputError("--workload: needs prompt=N and output=N, both above zero")

@@ -59,5 +59,5 @@ def one_log(pattern: str) -> str:
     """The one log that `pattern` names. Raises InputError where a glob names several."""
     paths = expand([pattern])
     if len(paths) != 1:
-        raise InputError(f"{pattern}: names {len(paths)} files; a baseline is of one log, give one (e.g. {paths[0]})")
+        raise InputError(f"{pattern}: names {len(paths)} files; this command takes one log, for example {paths[0]}")
     return paths[0]

@@ -56,12 +56,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _codes(text: str) -> tuple[str, ...]:
     """Code prefixes of a comma-separated list. Raises InputError for one that no diagnostic begins with."""
-    from kvdiag.gate.codes import codes
-
     found = tuple(part.strip().upper() for part in text.split(",") if part.strip())
-    for prefix in found:
-        if not prefix.startswith("KV") and not any(code.startswith(prefix) for code in codes()):
-            raise InputError(f"no diagnostic begins with {prefix!r}; there are {', '.join(codes())}, and the findings KV...")
+    if found:
+        from kvdiag.checks.findings import rules
+        from kvdiag.gate.codes import codes
+
+        known = (*codes(), *(rule.code for rule in rules()))
+        for prefix in found:
+            if not any(code.startswith(prefix) for code in known):
+                raise InputError(
+                    f"no diagnostic or finding begins with {prefix!r}; there are {', '.join(codes())}, "
+                    "and the findings that kvdiag rules list has"
+                )
     return found
 
 

@@ -15,8 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "urls", nargs="+", metavar="URL", help="files, globs, folders; s3://, gs://, hf://, http(s):// with fsspec"
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder for servers.parquet and report.md")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one a processor")
+    parser.add_argument("--processes", type=_processes, default=os.cpu_count() or 1, metavar="N", help="default: one a processor")
     parser.add_argument("--scheduler", metavar="tcp://HOST:PORT", help="a Dask scheduler to run on instead")
+
+
+def _processes(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,5 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     paths = report.write(summaries, arguments.output)
     failed = sum(summary["error"] is not None for summary in summaries)
-    deliver(f"{len(summaries):,} logs, {failed:,} could not be read: {paths[0]} {paths[1]}\n", None)
+    unread = f", {failed:,} of them could not be read (the report says why)" if failed else ""
+    deliver(f"{len(summaries):,} {'log' if len(summaries) == 1 else 'logs'}{unread}: {paths[0]} {paths[1]}\n", None)
     return ExitCode.DONE

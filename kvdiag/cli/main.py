@@ -7,9 +7,8 @@ import gc
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
 
-from kvdiag.cli.output import terminal
+from kvdiag.cli.usage import Parser
 from kvdiag.errors import ExitCode, KvdiagError
 
 COMMANDS = {
@@ -88,35 +87,17 @@ def _leave_all_to_the_system() -> None:
     gc.disable()
 
 
-class _Help(argparse.HelpFormatter):
-    """Help as wide as the terminal, without the import of shutil that argparse makes for its own reading of the width."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=terminal(None)["width"] - 2)
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors show what was typed without its control characters; parsers of commands are of its kind too."""
-
-    def error(self, message: str) -> NoReturn:
-        """Ends the process with usage, message and exit code 2, as argparse does."""
-        from kvdiag.reports.safe import safe
-
-        super().error(safe(message))
-
-
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; with `only`, of that one command, which is all that it can be given."""
-    parser = _Parser(
+    parser = Parser(
         prog="kvdiag",
         description="What every number of an SGLang server's log means, and whether it is right.",
-        formatter_class=_Help,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("--rules", metavar="DIR", help="a folder of your own rules (DIR/lines/*.toml), beside the shipped ones")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS if only is None else (only,):
-        command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]), formatter_class=_Help)
+        command = commands.add_parser(name, help=COMMANDS[name], description=_sentence(COMMANDS[name]))
         command.add_argument("--rules", metavar="DIR", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         import_module(f"kvdiag.cli.{name}").add_arguments(command)
     return parser
@@ -124,7 +105,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, for its manual page."""
-    parser = _Parser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]), formatter_class=_Help)
+    parser = Parser(prog=f"kvdiag {name}", description=_sentence(COMMANDS[name]))
     import_module(f"kvdiag.cli.{name}").add_arguments(parser)
     return parser
 
@@ -168,6 +149,8 @@ def _missing(error: ModuleNotFoundError) -> str:
     module = (error.name or "kvdiag").partition(".")[0]
     if module == "kvdiag":
         return _fault(error)
+    if module.lstrip("_") in sys.stdlib_module_names:
+        return f"this needs {module}, which this Python was built without; use a Python that has it ({sys.executable})"
     package = {"git": "gitpython", "gitdb": "gitpython"}.get(module, module.replace("_", "-"))
     return f"this needs {package}, which is not installed; pip install {package} (or kvdiag with its dependencies)"
 

@@ -51,10 +51,12 @@ def _show(code: str) -> str:
     known: list[str] = []
     for room in rooms().values():
         codes = [entry.code for entry in room.entries()]
-        if code in codes:
-            return room.show(code)
+        found = next((each for each in codes if each.casefold() == code.casefold()), None)
+        if found is not None:
+            return room.show(found)
         known += codes
-    near = get_close_matches(code, known, 3)
+    begun = [each for each in known if code and each.casefold().startswith(code.casefold())]
+    near = begun[:3] or get_close_matches(code, known, 3)
     hint = f"did you mean {', '.join(near)}?" if near else "kvdiag rules list names them all"
     raise UnknownWordError(f"{code!r} is no rule; {hint}")
 

@@ -114,22 +114,27 @@ def check_ranges(given: dict[str, list[Any]]) -> None:
     for fraction in given.get("mem_fraction_static", []):
         if not 0 < fraction < 1:
             raise InputError(f"--mem-fraction-static {fraction}: a fraction lies between 0 and 1")
-    parallel = [size for name in _PARALLEL for size in given.get(name, [])]
-    if any(size < 1 for size in parallel):
-        raise InputError("a size of parallelism is at least 1")
+    for name in _PARALLEL:
+        for size in given.get(name, []):
+            if size < 1:
+                raise InputError(f"--{name.replace('_', '-')} {size}: a size of parallelism is at least 1")
 
 
 def _number(text: str) -> int:
-    value = int(text)
-    if not -1 <= value <= 10**12:
-        raise ValueError(text)
-    return value
+    return int(_within(text, int, "whole number", -1, 10**12))
 
 
 def _float(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 10**6:
-        raise ValueError(text)
+    return float(_within(text, float, "number", 0, 10**6))
+
+
+def _within(text: str, kind: type[int] | type[float], words: str, least: int, most: int) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no {words}") from None
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most:,}, so no server takes it")
     return value
 
 

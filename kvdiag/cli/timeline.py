@@ -13,7 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag timeline``."""
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="a .parquet, .csv, .json or .jsonl file")
-    parser.add_argument("--strict", action="store_true", help="read every line by the strict rules (slow; same table)")
+    strict = "match every line with the rules one by one: slow, to check the usual way, which gives the same table"
+    parser.add_argument("--strict", action="store_true", help=strict)
 
 
 def run(arguments: argparse.Namespace) -> int:

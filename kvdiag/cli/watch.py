@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 
 from kvdiag.cli.output import deliver, expand, terminal
-from kvdiag.errors import ExitCode, NotSglangError
+from kvdiag.errors import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,5 @@ def run(arguments: argparse.Namespace) -> int:
     with Watch(expand(arguments.logs), arguments.state) as watch:
         with live() if shown else nullcontext(lines_to(sys.stdout)) as tell:
             watch.run(tell, once=arguments.once)
-        try:
-            deliver(render(postmortem(watch.paths()), **terminal(None)), None)
-        except NotSglangError as error:
-            deliver(f"{error}\n", None)
+        deliver(render(postmortem(watch.paths()), **terminal(None)), None)
     return ExitCode.DONE

@@ -44,9 +44,9 @@ def shown_url(url: str) -> str:
 def find_sources(urls: list[str]) -> list[Source]:
     """The logs that `urls` name, each once, in order of name: files, globs, and all files under folders and prefixes.
 
-    What lies in a folder and is no regular file, and a link that leads nowhere, is a source with a fault: one such entry
-    must not keep the others from being read. Raises InputError where an address cannot be opened, matches nothing, or needs
-    a library that is not installed.
+    What lies in a folder and is no regular file, a link that leads nowhere, and a folder that may not be looked into, is a
+    source with a fault: one such entry must not keep the others from being read. Raises InputError where an address cannot be
+    opened, matches nothing, or needs a library that is not installed.
     """
     found: dict[str, Source] = {}
     for url in urls:
@@ -66,9 +66,12 @@ def _local(path: str) -> Iterator[Source]:
     )
     for name in paths:
         if os.path.isdir(name):
-            for folder, _, files in os.walk(name):
+            unread: list[OSError] = []
+            for folder, _, files in os.walk(name, onerror=unread.append):
                 paths_here = (os.path.join(folder, file) for file in sorted(files) if not file.startswith("."))
                 yield from (_local_source(path, listed=True) for path in paths_here)
+            for error in unread:
+                yield Source(str(error.filename), "", f"{error.filename}: this folder cannot be read: {error.strerror}")
         else:
             yield _local_source(name, listed=name != path)
 
@@ -81,7 +84,7 @@ def _local_source(path: str, *, listed: bool) -> Source:
         reason = f"{path}: cannot be read: {error.strerror or error}"
         if listed or os.path.islink(path):
             return Source(path, "", reason)
-        raise InputError(reason) from None
+        raise InputError(f"{reason}; give a log, a glob, or a folder that holds logs") from None
     if listed and not stat.S_ISREG(status.st_mode):
         return Source(path, "", f"{path}: no regular file (a pipe, socket or device); name it itself to have it read")
     return Source(path, f"{status.st_size}:{status.st_mtime_ns}")

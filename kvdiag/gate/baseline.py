@@ -10,6 +10,7 @@ from kvdiag.errors import BaselineError, ReleaseError
 from kvdiag.gate.model import Checked, Shape, Snapshot, Stated
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
+from kvdiag.small import not_json, small_text
 
 SCHEMA = "kvdiag.baseline/1"
 LARGEST = 8 << 20
@@ -82,22 +83,11 @@ def _shape(s: Shape) -> dict[str, Any]:
 
 def read_baseline(path: str) -> Snapshot:
     """The snapshot in the baseline file at `path`. Raises BaselineError with the place of what is wrong."""
-    return parse_baseline(_text(path), path)
+    return parse_baseline(small_text(path, LARGEST, BaselineError, _advice(path)), path)
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, ValueError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
-        raise BaselineError(f"{path}: {reason}; make one with: kvdiag baseline LOG -o {path}") from None
-    if len(data) > LARGEST:
-        raise BaselineError(f"{path}: larger than {LARGEST:,} bytes, so no baseline that kvdiag wrote")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BaselineError(f"{path}: not UTF-8 text (byte {error.start}); write it again with kvdiag baseline") from None
+def _advice(path: str) -> str:
+    return f"write one with: kvdiag baseline LOG -o {path}"
 
 
 def parse_baseline(text: str, path: str) -> Snapshot:
@@ -105,19 +95,17 @@ def parse_baseline(text: str, path: str) -> Snapshot:
     try:
         data = json.loads(text, parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise BaselineError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+        raise BaselineError(not_json(path, error, _advice(path))) from None
     except (ValueError, RecursionError) as error:
-        raise BaselineError(f"{path}: not a baseline: {error}") from None
+        raise BaselineError(f"{path}: not a baseline: {error}; {_advice(path)}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else None
-        raise BaselineError(
-            f"{path}: the schema is {found!r}, not {SCHEMA!r}; write it again with: kvdiag baseline LOG -o {path}"
-        )
+        raise BaselineError(f"{path}: the schema is {found!r}, not {SCHEMA!r}; {_advice(path)}")
     try:
         return _snapshot(data)
     except (KeyError, TypeError, ValueError, AttributeError, ReleaseError) as error:
         what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise BaselineError(f"{path}: not a whole baseline: {what}; write it again with: kvdiag baseline LOG -o {path}") from None
+        raise BaselineError(f"{path}: not a whole baseline: {what}; {_advice(path)}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,10 @@ from kvdiag.errors import PolicyError, ReleaseError
 from kvdiag.frozen import field, frozen
 from kvdiag.gate.codes import LEVELS, argument_names, codes, number_names
 from kvdiag.releases import parse_ranges
+from kvdiag.small import small_text
 
+_LARGEST = 1 << 20
+_ADVICE = "a policy is a TOML file, see kvdiag schema policy"
 _DIRECTIONS = ("any", "up", "down")
 _SLIP = 0.8
 """How alike (difflib's ratio) an unknown name and a known one are where the known one was meant."""
@@ -80,14 +83,7 @@ class Policy:
 
 def read_policy(path: str) -> Policy:
     """The policy in the file at `path`. Raises PolicyError with path, line and column."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read(1 << 20).decode("utf-8")
-    except FileNotFoundError:
-        raise PolicyError(f"{path}: no such file; a policy is a TOML file, see kvdiag schema policy") from None
-    except (OSError, ValueError) as error:
-        raise PolicyError(f"{path}: cannot be read: {error}") from None
-    return parse_policy(text, path)
+    return parse_policy(small_text(path, _LARGEST, PolicyError, _ADVICE), path)
 
 
 def parse_policy(text: str, path: str = "policy") -> Policy:
@@ -95,7 +91,7 @@ def parse_policy(text: str, path: str = "policy") -> Policy:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PolicyError(f"{path}:{_toml_place(error, text)}: not TOML: {_toml_message(error)}") from None
+        raise PolicyError(f"{path}:{_toml_place(error, text)}: not TOML: {_toml_message(error)}; {_ADVICE}") from None
     except (RecursionError, ValueError) as error:
         raise PolicyError(f"{path}:1:1: not TOML: {error}") from None
     return _Reader(text, path).policy(data)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from kvdiag.frozen import frozen, replace
-from kvdiag.gate.codes import LEVELS
+from kvdiag.gate.codes import LEVELS, argument_names, number_names
 from kvdiag.gate.facts import compare_facts, finding_drifts
 from kvdiag.gate.linedrift import compare_lines
 from kvdiag.gate.model import Drift, Outcome, Snapshot
@@ -51,7 +51,7 @@ def check(
     else:
         drifts += _disagreements(observed.snapshot)
     drifts = [drift for drift in (_allowed(drift, policy) for drift in drifts) if drift is not None]
-    drifts += _demands(observed, policy)
+    drifts += [*_demands(observed, policy), *_unheard_of(observed, policy)]
     return _outcome(observed.path, drifts, policy, options, today or datetime.date.today())
 
 
@@ -175,6 +175,19 @@ def _demands(observed: Observation, policy: Policy) -> list[Drift]:
             found.append(Drift("KD134", "error", finding.code, said, finding.advice, lines=finding.lines))
     found += _unknown_lines(observed, policy)
     return found
+
+
+def _unheard_of(observed: Observation, policy: Policy) -> Iterable[Drift]:
+    """Names of the policy that neither SGLang's releases nor this log have: a fork's, or misspelt and then without effect."""
+    stated = {number.name for number in observed.snapshot.numbers}
+    numbers = {name.partition("[")[0] for name in policy.numbers} - number_names() - stated
+    arguments = (
+        {*policy.ignored_arguments, *policy.required_arguments} - argument_names() - observed.start.start.server_args.keys()
+    )
+    for kind, names in (("number", numbers), ("server argument", arguments)):
+        for name in sorted(names):
+            said = f"the policy names the {kind} {name}, which no release of SGLang and not this log has"
+            yield Drift("KD192", "note", name, said)
 
 
 def _unknown_lines(observed: Observation, policy: Policy) -> list[Drift]:

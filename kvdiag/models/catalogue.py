@@ -83,6 +83,15 @@ def _formats(removed: tuple[str, ...]) -> list[str]:
     return [word for word in removed if re.fullmatch(_FORMATS, word)]
 
 
+def nearest(name: str) -> str | None:
+    """The model whose name is most like `name`, with its maker or without, None where none is like it."""
+    from difflib import get_close_matches
+
+    known = {form.lower(): each for each in catalogue_names() for form in (each.rpartition("/")[2], each)}
+    found = get_close_matches(name.lower(), list(known), 1, 0.8)
+    return known[found[0]] if found else None
+
+
 def _note(name: str, removed: tuple[str, ...]) -> str:
     formats = _formats(removed)
     if not formats:

@@ -7,8 +7,10 @@ from typing import Any
 
 from kvdiag.errors import ConfigError
 from kvdiag.frozen import frozen
+from kvdiag.small import not_json, small_file
 
 LARGEST_CONFIG = 4 << 20
+_ADVICE = "give a model folder or its config.json"
 _TEXT_CONFIGS = ("thinker_config", "llm_config", "language_config", "text_config", "language_model_config")
 
 
@@ -82,23 +84,18 @@ def read_config(path: str, found_in: str = "config") -> ModelConfig:
     Raises ConfigError where there is none, or it is no JSON, too large, or nested too deeply.
     """
     import json
-    from pathlib import Path
+    import os
 
-    file = Path(path)
-    if file.is_dir():
-        file = file / "config.json"
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    content = small_file(file, LARGEST_CONFIG, ConfigError, _ADVICE)
     try:
-        if not file.is_file() and file.exists():
-            raise ConfigError(f"{file}: this is no plain file; give a model folder or its config.json")
-        with file.open("rb") as stream:
-            content = stream.read(LARGEST_CONFIG + 1)
-        if len(content) > LARGEST_CONFIG:
-            raise ConfigError(f"{file}: larger than {LARGEST_CONFIG >> 20} MiB, no config.json is")
         data = json.loads(content)
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file; give a model folder or its config.json") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(not_json(file, error, _ADVICE)) from None
     except RecursionError:
-        raise ConfigError(f"{file}: nested too deeply for a config.json") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: {error}") from None
-    return config_from(data, found_in, str(file))
+        raise ConfigError(f"{file}: nested too deeply for a config.json; {_ADVICE}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 text (byte {error.start}); {_ADVICE}") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}; {_ADVICE}") from None
+    return config_from(data, found_in, file)

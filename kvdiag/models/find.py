@@ -6,7 +6,7 @@ import os
 
 from kvdiag.errors import ConfigError
 from kvdiag.frozen import replace
-from kvdiag.models.catalogue import Match, catalogue_match
+from kvdiag.models.catalogue import Match, catalogue_match, nearest
 from kvdiag.models.config import ModelConfig, config_from, read_config
 
 
@@ -20,7 +20,9 @@ def find_config(path: str | None = None, name: str | None = None, model_path: st
     if name:
         found = _by_name(name)
         if found is None:
-            raise ConfigError(f"{name}: not in the catalogue and not in the Hugging Face cache; give --config PATH")
+            near = nearest(name)
+            meant = f"; did you mean {near}?" if near else ""
+            raise ConfigError(f"{name}: not in the catalogue and not in the Hugging Face cache{meant}; else give --config PATH")
         return found
     if not model_path:
         return None

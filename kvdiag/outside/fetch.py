@@ -78,7 +78,8 @@ def _get(scheme: str, host: str, port: int | None, path: str, place: str) -> str
                 raise InputError(f"{place}: answers {answer.status}; redirects are not followed")
             body = answer.read(LARGEST + 1)
     except (OSError, HTTPException) as error:
-        raise InputError(f"{place}: cannot be asked: {error}") from None
+        told = getattr(error, "strerror", None) or error
+        raise InputError(f"{place}: cannot be asked: {told}; is the server up, and is this its port?") from None
     finally:
         connection.close()
     if len(body) > LARGEST:

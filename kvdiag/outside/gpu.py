@@ -9,6 +9,7 @@ from kvdiag.outside.model import Outside, read_text
 from kvdiag.quantity import Interval
 
 _MIB = 2**20
+_ADVICE = "save what nvidia-smi or rocm-smi --showmeminfo vram prints"
 _TABLE = re.compile(r"([0-9]{1,7})MiB */ *([0-9]{1,7})MiB")
 _CSV = re.compile(r"([0-9]{1,7}) MiB, *([0-9]{1,7}) MiB")
 _PROCESS = re.compile(r"\| +([0-9]{1,3}) .{0,40}? ([0-9]{1,9}) +[CG+MPS]{1,5} +(\S{0,200}.{0,100}?) +([0-9]{1,7})MiB +\|")
@@ -19,10 +20,10 @@ _PERHAPS_OWN = ("python",)
 
 def read_gpu(path: str) -> tuple[Outside, ...]:
     """What the file at `path` states; raises InputError where it is no output of these tools."""
-    text = read_text(path)
+    text = read_text(path, _ADVICE)
     totals, source = _totals(text)
     if not totals:
-        raise InputError(f"{path}: no memory of a card in it; save what nvidia-smi or rocm-smi --showmeminfo vram prints")
+        raise InputError(f"{path}: no memory of a card in it; {_ADVICE}")
     found = [Outside(source, "gpu_total", Interval.of(min(totals), max(totals), "bytes"))]
     matches = [match for line in text.splitlines() if (match := _PROCESS.match(line))]
     others = _others([(match[1], match[3], match[4]) for match in matches])

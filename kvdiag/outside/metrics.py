@@ -8,6 +8,7 @@ from kvdiag.errors import InputError
 from kvdiag.outside.model import Outside, read_text
 from kvdiag.quantity import Interval
 
+_ADVICE = "save the answer of /metrics (the server needs --enable-metrics)"
 _SAMPLE = re.compile(r"sglang[:_]([a-z_]{1,80})(?:\{[^}]{0,2000}\})? ([0-9.eE+-]{1,32})")
 _NUMBERS = {"max_total_num_tokens": "tokens", "page_size": "tokens", "context_len": "tokens", "max_running_requests": "requests"}
 
@@ -16,7 +17,7 @@ def read_metrics(path: str) -> tuple[Outside, ...]:
     """What the file at `path` states; raises InputError where it holds no metric of SGLang."""
     found: dict[str, set[int]] = {}
     seen = False
-    for line in read_text(path).splitlines():
+    for line in read_text(path, _ADVICE).splitlines():
         sample = _SAMPLE.match(line)
         if not sample:
             continue
@@ -25,7 +26,7 @@ def read_metrics(path: str) -> tuple[Outside, ...]:
         if number is not None:
             found.setdefault(sample.group(1), set()).add(number)
     if not seen:
-        raise InputError(f"{path}: no metric of SGLang in it; save the answer of /metrics (the server needs --enable-metrics)")
+        raise InputError(f"{path}: no metric of SGLang in it; {_ADVICE}")
     return tuple(
         Outside("metrics", name, Interval.of(min(values), max(values), _NUMBERS[name])) for name, values in found.items()
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import stat
-
 from kvdiag.errors import InputError
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
+from kvdiag.small import small_file
 
 LARGEST = 16 << 20
 """Bytes of the largest file of these kinds that is read."""
@@ -26,15 +24,6 @@ class Outside:
     value: Interval | str
 
 
-def read_text(path: str) -> str:
-    """The text of a small file; raises InputError where it is none, or too large."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: not a regular file; save the output to a file first")
-        if status.st_size > LARGEST:
-            raise InputError(f"{path}: {status.st_size:,} bytes are more than such a file has ({LARGEST:,} at most)")
-        with open(path, "rb") as file:
-            return file.read(LARGEST).decode("utf-8", "replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+def read_text(path: str, advice: str) -> str:
+    """The text of a small file; raises InputError, which ends with `advice`, where it is none, or too large."""
+    return small_file(path, LARGEST, InputError, advice).decode("utf-8", "replace")

@@ -9,6 +9,7 @@ from kvdiag.errors import InputError
 from kvdiag.outside.model import Outside, read_text
 from kvdiag.quantity import Interval
 
+_ADVICE = "save the answer of /get_server_info"
 _NUMBERS = {"max_total_num_tokens": "tokens", "max_req_input_len": "tokens"}
 _ARGUMENTS = (
     "model_path", "dtype", "quantization", "kv_cache_dtype", "mem_fraction_static", "tp_size", "dp_size", "pp_size", "page_size",
@@ -20,7 +21,7 @@ _ARGUMENTS = (
 
 def read_server_info(path: str) -> tuple[Outside, ...]:
     """What the file at `path` states; raises InputError where it is not that JSON."""
-    return server_info(read_text(path), path)
+    return server_info(read_text(path, _ADVICE), path)
 
 
 def server_info(text: str, place: str) -> tuple[Outside, ...]:
@@ -28,11 +29,11 @@ def server_info(text: str, place: str) -> tuple[Outside, ...]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{place}: not JSON; save the answer of /get_server_info") from None
+        raise InputError(f"{place}: not JSON; {_ADVICE}") from None
     if not isinstance(data, dict) or not (
         {"max_total_num_tokens", "server_args", "internal_states"} & data.keys() or "tp_size" in data
     ):
-        raise InputError(f"{place}: JSON, but not a server's info (no max_total_num_tokens and no tp_size in it)")
+        raise InputError(f"{place}: JSON, but not a server's info (no max_total_num_tokens and no tp_size in it); {_ADVICE}")
     nested = data.get("server_args")
     arguments: dict[str, Any] = nested if isinstance(nested, dict) else data
     found = [

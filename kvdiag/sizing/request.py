@@ -162,19 +162,20 @@ _GEOMETRIES: dict[Any, Geometry] = {}
 
 def _geometry(config: Config) -> Geometry:
     untold: tuple[str, ...] = ()
+    place = "config"
     if isinstance(config, ModelConfig):
-        untold, config = config.untold, config.whole
+        untold, place, config = config.untold, config.place, config.whole
     if isinstance(config, Mapping):
         try:
-            key: Any = (marshal.dumps(dict(config)), untold)
+            key: Any = (marshal.dumps(dict(config)), untold, place)
         except ValueError:
-            return geometry_of(config_from(config, "config", "config"))
+            return geometry_of(config_from(config, "config", place))
     else:
         status = os.stat(config) if os.path.exists(config) else None
         key = (os.fspath(config), status and (status.st_mtime_ns, status.st_size))
     kept = _GEOMETRIES.get(key)
     if kept is None:
-        read = config_from(config, "config", "config") if isinstance(config, Mapping) else read_config(os.fspath(config))
+        read = config_from(config, "config", place) if isinstance(config, Mapping) else read_config(os.fspath(config))
         if len(_GEOMETRIES) >= KEPT:
             _GEOMETRIES.clear()
         kept = _GEOMETRIES[key] = geometry_of(replace(read, untold=untold))

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import IO, Any
 
+from kvdiag.errors import InputError
+from kvdiag.small import small_file
 from kvdiag.watch.follow import Follower, Piped, Place
 from kvdiag.watch.live import Happening, Server
 from kvdiag.whole import whole
 
 INTERVAL = 0.25
 """Seconds between two looks at the files."""
+LARGEST_STATE = 16 << 20
+"""Bytes of the file of places: some hundred for each log."""
 
 Tell = Callable[[list[Server], list[Happening]], None]
 
@@ -92,13 +96,21 @@ class Watch:
 
 
 def _saved(state: str | None) -> dict[str, Any]:
-    """The places another run kept; a file that is none of ours is passed over, as if there were none."""
-    try:
-        with open(state or os.devnull, encoding="utf-8") as file:
-            saved = json.load(file)
-    except (OSError, ValueError):
+    """The places another run kept, none where there is no such file yet or it is empty.
+
+    Raises InputError for a file that is none of ours: it would be overwritten at the end, and may be the log itself.
+    """
+    if state is None or not os.path.exists(state):
         return {}
-    return saved if isinstance(saved, dict) else {}
+    advice = "name the file that an earlier --state wrote, or one that is not there yet"
+    data = small_file(state, LARGEST_STATE, InputError, advice)
+    try:
+        saved = json.loads(data or "{}")
+    except (ValueError, RecursionError):
+        saved = None
+    if not isinstance(saved, dict) or not all(isinstance(kept, dict) and "offset" in kept for kept in saved.values()):
+        raise InputError(f"{state}: not a state that kvdiag watch wrote; {advice}")
+    return saved
 
 
 def _place(saved: Any) -> Place | None:
