@@ -10,6 +10,7 @@ import pytest
 
 from bench.make_log import DAY, write_log
 from kvdiag.pipeline import postmortem
+from kvdiag.reports import postmortem_markdown, postmortem_text
 from tests.conftest import FIXTURES, SHARED
 
 CONDITION = {
@@ -277,3 +278,21 @@ def test_retractions_before_the_first_batch_line_are_a_storm_at_its_beginning(tm
     assert review.phases[0].kind == "storm"
     assert review.phases[0].retracted == 4
     assert all(phase.kind == "steady" and not phase.retracted for phase in review.phases[1:])
+
+
+def test_waiting_for_what_the_lines_do_not_tell_is_not_called_saturated(tmp_path):
+    lines = [
+        f"[2026-01-05 10:{minute:02}:00 TP0] Decode batch, #running-req: 1, #token: 3000, token usage: 0.01, cuda graph: True, "
+        "gen throughput (token/s): 50.00, #queue-req: 5"
+        for minute in range(20)
+    ]
+    start = (
+        "[2026-01-05 09:59:00 TP0] max_total_num_tokens=400000, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        "max_running_requests=150, context_len=4096, available_gpu_mem=7.43 GB"
+    )
+    (tmp_path / "log").write_text("\n".join([start, *lines]) + "\n", encoding="utf-8")
+    result = postmortem([str(tmp_path / "log")])
+    assert {(phase.kind, phase.binding) for phase in result.reviews[0].phases} == {("saturated", "unknown")}
+    for text in (postmortem_text.render(result), postmortem_markdown.render(result)):
+        assert "waiting" in text
+        assert "saturated" not in text

@@ -35,8 +35,9 @@ class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
-    `draft` is the geometry of the draft model where it has a path of its own and its config is known. `switches` are those of the
-    environment that would explain figures which fit no formula without.
+    `draft` is the geometry of the draft model where it has a path of its own and its config is known, `named` that of the
+    model that the log names, where another config was given. `switches` are those of the environment that would explain
+    figures which fit no formula without.
     """
 
     start: Start
@@ -51,6 +52,7 @@ class CheckInputs:
     draft: Geometry | None
     device: Device = UNKNOWN_DEVICE
     switches: tuple[str, ...] = ()
+    named: Geometry | None = None
 
     @property
     def on_shared_memory(self) -> bool:
@@ -88,7 +90,9 @@ def gather(
 ) -> CheckInputs:
     """Collects the inputs of one start. Raises ConfigError where a config was given and cannot be used."""
     arguments = replace(_arguments(start), environment=environment)
-    config = find_config(config_path, model, _text(start.server_args.get("model_path")))
+    path = _text(start.server_args.get("model_path"))
+    config = find_config(config_path, model, path)
+    named = _geometry(find_config(None, None, path))[0] if (config_path or model) and path else None
     geometry, unsized = _geometry(config)
     possible = start.release.possible if start.release else every_release()
     if stated is not None:
@@ -97,7 +101,9 @@ def gather(
     fraction = _fraction(start, arguments)
     readings = readings_of(start)
     device = _device(geometry, arguments, readings)
-    return CheckInputs(start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device)
+    return CheckInputs(
+        start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device, named=named
+    )
 
 
 def _device(geometry: Geometry | None, arguments: ServerArguments, readings: tuple[Reading, ...]) -> Device:

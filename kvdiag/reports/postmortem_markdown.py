@@ -8,7 +8,7 @@ from kvdiag.postmortem import Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import markdown_report
 from kvdiag.reports.bound import WORDS
-from kvdiag.reports.postmortem_text import duration, moment, totals
+from kvdiag.reports.postmortem_text import duration, kind, moment, totals
 
 
 def render(postmortem: Postmortem) -> str:
@@ -28,7 +28,7 @@ def _review(review: Review) -> Iterator[str]:
     yield "|---|---|---|---|---:|---:|---:|---:|"
     for phase in review.phases:
         figures = [_middle(phase.token_usage, 2), _middle(phase.running, 0), _middle(phase.queued, 0), f"{phase.retracted:,}"]
-        cells = [moment(phase.begin), duration(phase.seconds), phase.kind, WORDS.get(phase.binding, phase.binding), *figures]
+        cells = [moment(phase.begin), duration(phase.seconds), kind(phase), WORDS.get(phase.binding, phase.binding), *figures]
         yield "| " + " | ".join(cells) + " |"
     yield ""
 

@@ -57,11 +57,16 @@ def _phase(phase: Phase, date: int, words: int) -> str:
     """A row of the table; `date` and `words` are columns for the day and for what bound."""
     begin = moment(phase.begin)[:19].replace("T", " ") if date else (phase.begin or "-")[11:19]
     bound = "" if phase.kind == "idle" else WORDS.get(phase.binding, phase.binding)
-    silent = phase.binding == "unknown" and phase.running.p50 is None
-    kind = "no lines" if silent else phase.kind
     figures = f"{_number(phase.token_usage, 2):>5}  {_number(phase.running):>7}  {_number(phase.queued):>6}"
     when = f"{begin:<{date + 8}}  {duration(phase.seconds):<10}"
-    return f"  {when}  {kind:<9}  {bound[:words]:<{words}}  {figures}  {phase.retracted:>9,}"
+    return f"  {when}  {kind(phase):<9}  {bound[:words]:<{words}}  {figures}  {phase.retracted:>9,}"
+
+
+def kind(phase: Phase) -> str:
+    """The phase in a word; where the lines do not tell what bound, none that says so."""
+    if phase.binding != "unknown":
+        return phase.kind
+    return "no lines" if phase.running.p50 is None else {"saturated": "waiting"}.get(phase.kind, phase.kind)
 
 
 def moment(text: str | None) -> str:

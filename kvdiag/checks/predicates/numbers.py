@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import SupportsFloat
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.model import Check
+from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
 
@@ -19,20 +19,18 @@ def disagreement(facts: Facts, at: At) -> Iterator[Hit]:
         assert check.recomputed is not None
         values = {
             "name": check.name,
-            "low": plain(check.observed.low),
-            "high": plain(check.observed.high),
-            "unit": check.observed.unit,
-            "from": plain(check.recomputed.low),
-            "to": plain(check.recomputed.high),
+            "log": _ranged(check.observed),
+            "recomputed": _ranged(check.recomputed),
             "formula": check.formula,
             "rank": f" of {check.rank}" if check.rank else "",
         }
         yield Hit(check.lines, values)
 
 
-def plain(value: SupportsFloat) -> str:
-    """A bound of an interval in ten digits."""
-    return f"{float(value):,.10g}"
+def _ranged(interval: Interval) -> str:
+    """An interval with its unit: one figure where its ends are one; bytes and tokens of some size without fractions."""
+    low, high = (f"{float(end):,.0f}" if abs(end) >= 1000 else f"{float(end):.10g}" for end in (interval.low, interval.high))
+    return f"{low if low == high else f'{low} to {high}'} {interval.unit}".rstrip()
 
 
 def _roots(checks: tuple[Check, ...]) -> list[Check]:
