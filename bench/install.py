@@ -37,6 +37,8 @@ def main() -> None:
         print(f"with kvdiag, no dependencies: {weight(folder):.0f} MB")
         subprocess.run([python, "-m", "pip", "install", "-q", str(ROOT)], check=True)
         print(f"with its dependencies: {weight(folder):.0f} MB")
+        subprocess.run([python, "-m", "pip", "install", "-q", f"{ROOT}[table]"], check=True)
+        print(f"with the extra table: {weight(folder):.0f} MB")
         sizes = json.loads(subprocess.run([python, "-c", _SIZES, *PACKAGES], check=True, capture_output=True, text=True).stdout)
         for name in PACKAGES:
             print(f"{name:20} {sizes[name] / 1e6:6.1f} MB  {cost(python, MODULES.get(name, name)):5.0f} ms")

@@ -57,3 +57,7 @@ class BaselineError(KvdiagError):
 
 class PolicyError(KvdiagError):
     """A policy file is not TOML, or asks for something there is not; the message has path, line and column."""
+
+
+class MissingError(KvdiagError, ImportError):
+    """What was asked for needs a package that is not installed; the message names the extra of kvdiag that brings it."""

@@ -17,6 +17,8 @@ settings.load_profile("kvdiag")
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
+CHECKOUT = (ROOT / "kvdiag").is_dir()
+"""Whether the package is tested where it stands, and not as installed from a wheel (bench/wheel.py)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

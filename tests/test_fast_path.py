@@ -16,7 +16,7 @@ from kvdiag.reading import Input
 from kvdiag.reading.blocks import lines_of
 from kvdiag.reading.unwrap import Unwrapper
 from kvdiag.rows.frame import frame
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import CHECKOUT, FIXTURES, ROOT
 from tests.wrappers import PASTED, WRAPPERS
 
 LOGS = sorted(FIXTURES.rglob("*.log"))
@@ -32,7 +32,8 @@ def load(path):
 
 
 make_log = load(ROOT / "bench" / "make_log.py")
-load(ROOT / "hatch_build.py").build()
+if CHECKOUT:  # a wheel brings its own
+    load(ROOT / "hatch_build.py").build()
 WALKS = [pytest.param(True, id="kernel"), pytest.param(False, id="numpy")]
 
 

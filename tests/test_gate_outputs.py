@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import xmlschema
 
+from kvdiag.cli.schema import FOLDER
 from kvdiag.gate import check, observe
 from kvdiag.gate.baseline import to_dict
 from kvdiag.gate.difference import difference
@@ -33,7 +34,7 @@ HOSTILE = "100% bad,\r\n::error file=x::\x1b[31m]]><script>&\x00\u202e"
 
 
 def schema(name: str) -> dict:
-    return json.loads((ROOT / "kvdiag" / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def valid(name: str, document: object) -> None:
@@ -189,7 +190,7 @@ def test_lines_of_a_timeline_and_rows_of_a_fleet_follow_their_schemas(kvdiag, tm
 
 
 def test_the_schema_of_a_timeline_has_every_column_there_can_be():
-    from kvdiag.rows.arrow import kinds
+    from kvdiag.rows.piece import kinds
 
     assert set(schema("timeline")["properties"]) == set(kinds())
 

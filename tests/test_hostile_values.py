@@ -24,7 +24,7 @@ from kvdiag.pipeline import explain
 from kvdiag.reports import json_report
 from kvdiag.reports.mask import Mask
 from kvdiag.rows.export import export
-from kvdiag.rows.write import inert_cell
+from kvdiag.rows.plain import inert_cell
 from tests.conftest import FIXTURES
 from tests.fuzz import targets
 

@@ -12,7 +12,9 @@ import zipfile
 
 import pytest
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import CHECKOUT, FIXTURES, ROOT
+
+pytestmark = pytest.mark.skipif(not CHECKOUT, reason="tests the checkout itself")
 
 LOG = str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")
 

@@ -12,7 +12,9 @@ import sys
 
 import pytest
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import CHECKOUT, FIXTURES, ROOT
+
+pytestmark = pytest.mark.skipif(not CHECKOUT, reason="tests the checkout itself")
 
 LOG = "fixtures/scenarios/kimi-k2.5-f0.88/server.log"
 _LEFT_OUT = {".git", ".venv", "site", "mutants", "__pycache__", ".hypothesis", ".pytest_cache", ".mypy_cache", ".ruff_cache"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench import sizes
-from tests.conftest import ROOT
+from tests.conftest import CHECKOUT, ROOT
+
+pytestmark = pytest.mark.skipif(not CHECKOUT, reason="tests the checkout itself")
 
 
 @pytest.mark.parametrize(("what", "bars"), [("files", sizes.FILE_BARS), ("functions", sizes.FUNCTION_BARS)])

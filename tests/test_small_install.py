@@ -9,6 +9,8 @@ import tomllib
 
 import pytest
 
+import kvdiag as package
+from kvdiag.errors import MissingError
 from tests.conftest import FIXTURES, ROOT
 
 LOG = str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")
@@ -34,9 +36,41 @@ def without(tmp_path, *arguments, modules=MODULES):
 
 
 def test_every_dependency_is_among_the_absent():
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = project["dependencies"] + project["optional-dependencies"]["table"]
     modules = {text.split(">")[0].replace("-", "_").replace("gitpython", "git") for text in named}
     assert modules <= set(MODULES.split(","))
+
+
+BASE = "pandas,pyarrow"
+"""What only the extra ``table`` brings."""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["timeline", LOG, "-o", "rows.csv"], ["timeline", LOG, "-o", "rows.jsonl"], ["postmortem", LOG], ["watch", "--once", LOG],
+        ["explain", LOG, "--format", "html"], ["postmortem", LOG, "--format", "html"],
+    ],
+    ids=lambda arguments: " ".join(word for word in arguments if "/" not in word),
+)  # fmt: skip
+def test_the_base_install_needs_neither_arrow_nor_pandas(arguments, tmp_path):
+    done = without(tmp_path, *arguments, modules=BASE)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["timeline", LOG, "-o", "rows.parquet"], ["fleet", LOG, "-o", "table"]])
+def test_what_needs_the_extra_names_it_before_it_reads(arguments, tmp_path):
+    done = without(tmp_path, *arguments, modules=BASE)
+    assert done.returncode == 2
+    assert "this needs pyarrow, which is not installed; pip install 'kvdiag[table]'" in done.stderr
+    assert not os.listdir(tmp_path)
+
+
+def test_a_frame_without_pandas_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingError, match=r"needs pandas, .* pip install 'kvdiag\[table\]'"):
+        package.timeline(LOG)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +93,7 @@ def test_what_needs_no_dependency_runs_without_them(arguments, tmp_path):
     ("arguments", "package"),
     [
         (["timeline", LOG, "-o", "rows.csv"], "numpy"), (["explain", LOG, "--format", "html"], "jinja2"),
-        (["completion", "bash"], "shtab"),        (["watch", "--once", LOG], "numpy"), (["fleet", LOG, "-o", "table"], "numpy"),
+        (["completion", "bash"], "shtab"),        (["watch", "--once", LOG], "numpy"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )  # fmt: skip

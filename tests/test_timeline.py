@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kvdiag as package
-from kvdiag.rows import write as writing
+from kvdiag.errors import NotSglangError
+from kvdiag.rows import parquet as writing
 from kvdiag.rows.export import export
 from kvdiag.rows.frame import frame
 from tests.conftest import FIXTURES
@@ -159,3 +160,27 @@ def test_fields_that_one_role_prints_tell_it(tmp_path):
     )
     log.write_text(f"[2025-01-15 10:00:09] {text}\n[2025-01-15 10:00:09] {TEXT}\n")
     assert frame([str(log)])["role"].fillna("").to_list() == ["decode", ""]
+
+
+@pytest.mark.parametrize("log", sorted(FIXTURES.rglob("*.log"))[::12], ids=lambda path: path.parent.name)
+def test_text_formats_hold_what_parquet_holds(tmp_path, log):
+    try:
+        for name in ("t.parquet", "t.csv", "t.jsonl"):
+            export([str(log)], str(tmp_path / name))
+    except NotSglangError:
+        pytest.skip("no scheduler line")
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    for row in rows:
+        row["time"] = row["time"] and row["time"].isoformat(timespec="milliseconds")
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines == [{name: value for name, value in row.items() if value is not None} for row in rows]
+    with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
+        sheet = list(csv.reader(file))
+    assert sheet[0] == list(rows[0])
+    assert sheet[1:] == [[_cell(name, value) for name, value in row.items()] for row in rows]
+
+
+def _cell(name, value):
+    if value is None:
+        return ""
+    return str(value).replace("T", " ") if name == "time" else str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from importlib import import_module
 
 from kvdiag.errors import ExitCode
 
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kvdiag.fleet.sources import find_sources
     from kvdiag.rows.progress import Count
 
+    import_module("pyarrow")  # what the table is written with is of an extra: said before the logs are read
     sources = find_sources(arguments.urls)
     with Count("logs", len(sources), sys.stderr) as count:
         summaries = run_all(

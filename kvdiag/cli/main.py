@@ -151,6 +151,8 @@ def _missing(error: ModuleNotFoundError) -> str:
         return _fault(error)
     if module.lstrip("_") in sys.stdlib_module_names:
         return f"this needs {module}, which this Python was built without; use a Python that has it ({sys.executable})"
+    if module in ("pyarrow", "pandas"):
+        return f"this needs {module}, which is not installed; pip install 'kvdiag[table]'"
     package = {"git": "gitpython", "gitdb": "gitpython"}.get(module, module.replace("_", "-"))
     return f"this needs {package}, which is not installed; pip install {package} (or kvdiag with its dependencies)"
 

@@ -1,41 +1,18 @@
-"""Rows as Arrow tables: their columns, in one order, over the memory they were read into."""
+"""Rows as Arrow tables, over the memory they were read into; only parquet files and pandas frames need them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvdiag.lines.chunk import Chunk, Texts, ranks
-from kvdiag.lines.columns import BATCH_FAMILIES, STREAM, TAGS, fields
+from kvdiag.lines.chunk import ranks
+from kvdiag.lines.columns import BATCH_FAMILIES
+from kvdiag.rows.piece import ROLES, Piece, columns_of, kinds
 
 if TYPE_CHECKING:
     import pyarrow
-
-FIXED = {"log": "text", "start": "small", "family": "text", "time": "time", "rank": "text"}
-"""Columns every row has, with their kinds.
-
-The role (of a server of a disaggregated pair), the stream (where a wrapper names one) and the rank's tags follow, then
-``line`` and ``offset``, then the fields.
-"""
-ROLES = ("", "prefill", "decode")
-"""What a server of a disaggregated pair does; the first of a server that does both."""
-
-
-@lru_cache(maxsize=1)
-def kinds() -> dict[str, str]:
-    """All columns there can be, in their order, with their kinds."""
-    return (
-        FIXED | {"role": "text", STREAM: "text"} | dict.fromkeys(TAGS, "small") | {"line": "whole", "offset": "whole"} | fields()
-    )
-
-
-def columns_of(names: Iterable[str]) -> list[str]:
-    """The columns in their order, each once."""
-    wanted = set(names)
-    return [name for name in kinds() if name in wanted]
 
 
 def schema_of(columns: Iterable[str]) -> pyarrow.Schema:
@@ -66,28 +43,27 @@ def arranged(table: pyarrow.Table, columns: list[str], *, plain: bool = False) -
     return pa.Table.from_arrays([array.cast(item.type) for array, item in zip(arrays, schema, strict=True)], schema=schema)
 
 
-def table_of(path: str, chunk: Chunk, server: tuple[Any, Any], time: tuple[Any, Any], texts: Texts) -> pyarrow.Table:
-    """The rows of a chunk with the columns that some of them have; `server` is the start and the role of each."""
+def table_of(piece: Piece) -> pyarrow.Table:
+    """The rows of a piece with the columns that some of them have."""
     import pyarrow as pa
 
-    count = len(chunk)
-    start, role = server
+    chunk, count = piece.chunk, len(piece)
     made: dict[str, Any] = {
-        "log": pa.DictionaryArray.from_arrays(_array(np.zeros(count, np.int32), "small"), _strings([path])),
-        "start": _array(start, "small"),
+        "log": pa.DictionaryArray.from_arrays(_array(np.zeros(count, np.int32), "small"), _strings([piece.path])),
+        "start": _array(piece.start, "small"),
         "family": pa.DictionaryArray.from_arrays(_array(chunk.family, "small"), _strings(BATCH_FAMILIES)),
-        "time": _array(time[0], "time", time[1]),
+        "time": _array(piece.stamps, "time", piece.timed),
         "line": _array(chunk.lines, "whole"),
         "offset": _array(chunk.offsets, "whole", chunk.offsets >= 0),
     }
-    rank = ranks(chunk, texts)
-    all_texts = _strings(texts.list)
+    rank = ranks(chunk, piece.texts)
+    all_texts = _strings(piece.texts.list)
     made["rank"] = _array(rank, "text", texts=all_texts)
     for name, column in chunk.columns.items():
         if name in kinds():
             made[name] = _array(column.values, kinds()[name], column.there, all_texts)
-    if role.any():
-        made["role"] = _array(role, "text", role > 0, _strings(ROLES))
+    if piece.role.any():
+        made["role"] = _array(piece.role, "text", piece.role > 0, _strings(ROLES))
     columns = columns_of(made)
     return pa.Table.from_arrays([made[name] for name in columns], schema=schema_of(columns))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from kvdiag.errors import NotSglangError
 from kvdiag.reading import Input
+from kvdiag.rows.piece import Piece
 from kvdiag.rows.progress import Progress
-from kvdiag.rows.read import tables
+from kvdiag.rows.read import pieces
 from kvdiag.rows.write import write
 
 
@@ -20,13 +20,13 @@ def export(paths: list[str], output: str, *, strict: bool = False) -> list[Input
     """
     inputs = [Input(path) for path in paths]
 
-    def each() -> Iterator[Any]:
+    def each() -> Iterator[Piece]:
         rows = 0
         with Progress(paths, sys.stderr) as progress:
             for seen in inputs:
-                for table in tables(seen.path, seen, strict=strict, progress=progress.of(seen.path)):
-                    rows += table.num_rows
-                    yield table
+                for piece in pieces(seen.path, seen, strict=strict, progress=progress.of(seen.path)):
+                    rows += len(piece)
+                    yield piece
         if not rows:
             lines = sum(seen.lines for seen in inputs)
             raise NotSglangError(f"{paths[0]}: no scheduler line in {lines:,} lines; is it the server's log?")

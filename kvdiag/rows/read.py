@@ -1,9 +1,9 @@
-"""From logs to chunks of rows, and to Arrow tables, a bounded piece at a time."""
+"""From logs to rows, a bounded piece at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from kvdiag.lines.columns import BATCH_FAMILIES
 from kvdiag.lines.scan import Scanner
 from kvdiag.reading import Input, read_lines
 from kvdiag.reading.blocks import blocks_of
-from kvdiag.rows.arrow import ROLES, table_of
 from kvdiag.rows.clock import Clock
+from kvdiag.rows.piece import ROLES, Piece
 from kvdiag.starts import Assembly
 from kvdiag.starts.assemble import tells_death
-
-if TYPE_CHECKING:
-    import pyarrow
 
 STRICT_ROWS = 1 << 14
 _NO_START = (*BATCH_FAMILIES, "retract")
@@ -98,13 +95,11 @@ def strict_chunks(path: str, seen: Input) -> Iterator[tuple[Chunk, list[Record],
     yield of_records(held, {}, texts), held, texts
 
 
-def tables(
-    path: str, seen: Input, *, strict: bool = False, progress: Callable[[int], None] | None = None
-) -> Iterator[pyarrow.Table]:
-    """The timeline of one log as Arrow tables, one a block, each with the columns that occur in it."""
+def pieces(path: str, seen: Input, *, strict: bool = False, progress: Callable[[int], None] | None = None) -> Iterator[Piece]:
+    """The timeline of one log, a piece a block."""
     rows: Rows | None = None
     for chunk, records, texts in strict_chunks(path, seen) if strict else chunks(path, seen, progress):
         rows = rows or Rows(texts)
         start = rows.start(chunk, records)
         if len(chunk):
-            yield table_of(path, chunk, (start, rows.role(chunk, start)), rows.clock.stamps(chunk), texts)
+            yield Piece(path, chunk, start, rows.role(chunk, start), *rows.clock.stamps(chunk), texts)

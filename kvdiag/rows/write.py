@@ -1,196 +1,33 @@
-"""Timelines into files: parquet by row groups as they come, CSV, and JSON lines."""
+"""Timelines into files, in the format that the file's ending names."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from importlib import import_module
 
 from kvdiag.errors import InputError
-from kvdiag.rows.arrow import arranged, columns_of, plain_schema, schema_of
+from kvdiag.rows.piece import Piece
+from kvdiag.rows.plain import write_csv, write_json
 from kvdiag.whole import whole
 
-if TYPE_CHECKING:
-    import pyarrow
 
-ROW_GROUP = 1 << 17
-_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""What begins a formula in a spreadsheet, and the full-width forms that some take for the same."""
-
-
-def write(tables: Iterable[pyarrow.Table], path: str) -> int:
-    """Writes tables to `path`, whole or not at all, in the format its ending names; gives the number of rows.
+def write(pieces: Iterable[Piece], path: str) -> int:
+    """Writes pieces to `path`, whole or not at all; gives the number of rows.
 
     Raises InputError where the ending is none of .parquet, .csv, .json or .jsonl, or the file cannot be written.
     """
-    writers: dict[str, Callable[[Iterable[Any], str], int]] = {
-        ".parquet": _parquet,
-        ".csv": _csv,
-        ".json": _json,
-        ".jsonl": _json,
-    }
+    writers = {".parquet": _parquet, ".csv": write_csv, ".json": write_json, ".jsonl": write_json}
     writer = writers.get(os.path.splitext(path)[1].lower())
     if writer is None:
         raise InputError(f"{path}: the ending names the format; use one of {', '.join(writers)}")
     with whole(path) as temporary:
-        return writer(tables, temporary)
+        return writer(pieces, temporary)
 
 
-def _parquet(tables: Iterable[Any], path: str) -> int:
-    """One file with all columns that occur; where one turns up late, what was written before is written again with it."""
-    with _Parts(path) as parts:
-        for group in _grouped(tables):
-            parts.add(group)
-        parts.close()
-        if len(parts.paths) == 1:
-            os.replace(parts.paths[0], path)
-        else:
-            with _Writer(path, plain_schema(parts.columns)) as writer:
-                for table in parts.read():
-                    writer.add(table)
-        return parts.rows
+def _parquet(pieces: Iterable[Piece], path: str) -> int:
+    import_module("pyarrow")  # before the logs are read: it is of an extra
 
+    from kvdiag.rows.parquet import write_parquet
 
-class _Writer:
-    """A parquet file whose row groups are written by a thread of their own while the next is read; two wait at most.
-
-    Whole numbers as differences make the file smaller than a compressor does, for less than half of its time.
-    """
-
-    def __init__(self, path: str, schema: pyarrow.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        texts = [item.name for item in schema if str(item.type).startswith(("dictionary", "string"))]
-        whole = [item.name for item in schema if str(item.type).startswith(("int", "timestamp"))]
-        options: Any = {"use_dictionary": texts, "compression": "none", "store_schema": False}
-        options["column_encoding"] = dict.fromkeys(whole, "DELTA_BINARY_PACKED")
-        self._writer = pq.ParquetWriter(path, schema, write_statistics=["start", "time", "line"], **options)
-        self._pool = ThreadPoolExecutor(1)
-        self._waiting: list[Future[None]] = []
-
-    def add(self, table: pyarrow.Table) -> None:
-        self._waiting.append(self._pool.submit(self._writer.write_table, table, table.num_rows))
-        if len(self._waiting) > 2:
-            self._waiting.pop(0).result()
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True)
-        self._writer.close()
-        for future in self._waiting:
-            future.result()
-
-
-class _Parts:
-    """Parquet files beside `path`, a new one whenever a column turns up that the one before does not have."""
-
-    def __init__(self, path: str) -> None:
-        self.paths: list[str] = []
-        self.columns: list[str] = []
-        self.rows = 0
-        self._beside = path
-        self._writer: _Writer | None = None
-
-    def __enter__(self) -> _Parts:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-        for path in self.paths:
-            if os.path.exists(path):
-                os.unlink(path)
-
-    def close(self) -> None:
-        """Ends the part that is open."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.__exit__()
-
-    def add(self, table: pyarrow.Table) -> None:
-        """Writes rows."""
-        columns = columns_of([*self.columns, *table.column_names])
-        if self._writer is None or columns != self.columns:
-            self.close()
-            self.columns = columns
-            self.paths.append(f"{self._beside}.{len(self.paths)}")
-            self._writer = _Writer(self.paths[-1], schema_of(columns))
-        self.rows += table.num_rows
-        self._writer.add(arranged(table, columns))
-
-    def read(self) -> Iterator[pyarrow.Table]:
-        """The rows again, by row groups, with all columns and text as plain text."""
-        import pyarrow.parquet as pq
-
-        for path in self.paths:
-            file = pq.ParquetFile(path)
-            for group in range(file.num_row_groups):
-                yield arranged(file.read_row_group(group), self.columns, plain=True)
-            file.close()
-
-
-def _grouped(tables: Iterable[Any]) -> Iterator[Any]:
-    import pyarrow as pa
-
-    held: list[Any] = []
-    rows = 0
-    for table in tables:
-        held.append(table)
-        rows += table.num_rows
-        if rows >= ROW_GROUP:
-            yield _joined(pa, held)
-            held, rows = [], 0
-    if held:
-        yield _joined(pa, held)
-
-
-def _joined(pa: Any, tables: list[Any]) -> Any:
-    columns = columns_of([name for table in tables for name in table.column_names])
-    return pa.concat_tables([arranged(table, columns) for table in tables])
-
-
-def _csv(tables: Iterable[Any], path: str) -> int:
-    """Text that a spreadsheet would take for a formula gets an apostrophe before it; numbers are never text."""
-    import pyarrow.csv as pc
-
-    with _Parts(path) as parts:
-        for group in _grouped(tables):
-            parts.add(group)
-        parts.close()
-        with pc.CSVWriter(path, plain_schema(parts.columns)) as writer:
-            for table in parts.read():
-                writer.write_table(_guarded(table))
-        return parts.rows
-
-
-def _guarded(table: Any) -> Any:
-    import pyarrow as pa
-
-    for index, item in enumerate(table.schema):
-        if pa.types.is_string(item.type):
-            held = table.column(index).combine_chunks().dictionary_encode()
-            inert = pa.array([None if text is None else inert_cell(text) for text in held.dictionary.to_pylist()], pa.string())
-            table = table.set_column(index, item, pa.DictionaryArray.from_arrays(held.indices, inert).cast(pa.string()))
-    return table
-
-
-def inert_cell(text: str) -> str:
-    """`text` as a cell that no spreadsheet calculates and no terminal obeys."""
-    shown = "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
-
-
-def _json(tables: Iterable[Any], path: str) -> int:
-    """An object a line, in ASCII so that no terminal obeys it; fields the line does not have are left out."""
-    rows = 0
-    with open(path, "w", encoding="ascii") as file:
-        for table in tables:
-            for row in table.to_pylist():
-                row["time"] = row["time"].isoformat(timespec="milliseconds") if row["time"] else None
-                text = json.dumps({name: value for name, value in row.items() if value is not None})
-                file.write(text.replace("\x7f", "\\u007f") + "\n")
-            rows += table.num_rows
-    return rows
+    return write_parquet(pieces, path)
