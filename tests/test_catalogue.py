@@ -234,12 +234,13 @@ def test_a_model_whose_dtype_is_not_in_the_catalogue_says_so_and_one_whose_dtype
 
 
 def test_a_context_length_that_the_catalogue_lacks_is_unknown_until_it_is_given():
-    found, given = sized("tiiuae/Falcon3-7B-Instruct"), sized("tiiuae/Falcon3-7B-Instruct", context_length=32768)
+    name = "codellama/CodeLlama-70b-hf"
+    found, given = sized(name), sized(name, context_length=16384)
     assert (found.context_len, found.max_running_requests) == (None, None)
     assert any("--context-length" in note for note in found.notes)
-    assert (given.context_len, given.max_running_requests) == (32768, 4096)
+    assert (given.context_len, given.max_running_requests) == (16384, 4096)
     assert not any("context" in note for note in given.notes)
-    assert sized("tiiuae/Falcon3-7B-Instruct", max_running_requests=64).max_running_requests == 64
+    assert sized(name, max_running_requests=64).max_running_requests == 64
 
 
 @pytest.mark.parametrize("release", ["0.5.3", "0.5.9", "0.5.23"])

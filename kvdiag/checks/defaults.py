@@ -29,8 +29,9 @@ def default_terms(inputs: CheckInputs, worst: Reading) -> dict[str, Any]:
                 )
             except (CannotSizeError, ConfigError):
                 continue
-            if sized.mem_fraction_static is not None:
-                found.add(sized.mem_fraction_static)
+            if sized.mem_fraction_static is None:
+                return {}
+            found.add(sized.mem_fraction_static)
     if not found:
         return {}
     terms: dict[str, Any] = {"gpu": [card.name for card in cards], "default_mem_fraction_static": sorted(found)}
