@@ -189,3 +189,20 @@ def test_what_is_reserved_for_images_is_read_not_guessed(reserved, tmp_path):
         check(explained(tmp_path, with_capacity(text, count + 6000), release="0.5.20"), "max_total_num_tokens").verdict
         == "disagree"
     )
+
+
+def test_a_model_taken_by_the_name_of_a_folder_raises_no_alarm(tmp_path):
+    """The folder may hold another model than the published one of its name: only a config that is given can disagree."""
+    text = """\
+[2026-01-05 10:00:00] server_args=ServerArgs(model_path='{path}', tp_size=1, pp_size=1, dp_size=1, enable_dp_attention=False, \
+kv_cache_dtype='auto', device='cuda', page_size=1)
+[2026-01-05 10:00:19] Load weight end. elapsed=1.00 s, type={type}, dtype=torch.bfloat16, avail mem=63.91 GB, mem usage=15.25 GB.
+[2026-01-05 10:00:19] KV Cache is allocated. #tokens: 104273, K size: 6.16 GB, V size: 6.16 GB
+"""
+    of_another_class = explained(tmp_path, text.format(path="/models/Qwen3-8B", type="LlamaForCausalLM"), release="0.5.9")
+    pruned = explained(tmp_path, text.format(path="/models/Qwen3-8B", type="Qwen3ForCausalLM"), release="0.5.9")
+    published = explained(tmp_path, text.format(path="Qwen/Qwen3-8B", type="Qwen3ForCausalLM"), release="0.5.9")
+    assert check(of_another_class, "bytes_per_token").verdict == "unknown"
+    assert "loads a LlamaForCausalLM" in check(of_another_class, "bytes_per_token").missing[0]
+    assert check(pruned, "bytes_per_token").verdict == "unknown"
+    assert check(published, "bytes_per_token").verdict == "disagree"

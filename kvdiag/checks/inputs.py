@@ -94,6 +94,10 @@ def gather(
     config = find_config(config_path, model, path)
     named = _geometry(find_config(None, None, path))[0] if (config_path or model) and path else None
     geometry, unsized = _geometry(config)
+    loaded = start.first("architecture", role="target")
+    if config is not None and not (config_path or model) and loaded is not None and _is_another(config, loaded.value):
+        config, geometry = None, None
+        unsized = f"the model's config: the log loads a {loaded.value}, which the catalogue's {path} is not; give --config PATH"
     possible = start.release.possible if start.release else every_release()
     if stated is not None:
         possible = only(stated)
@@ -104,6 +108,11 @@ def gather(
     return CheckInputs(
         start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device, named=named
     )
+
+
+def _is_another(config: ModelConfig, loaded: Any) -> bool:
+    """Whether a config that was taken by its name alone is of another class than the one the log loads."""
+    return config.found_in == "catalogue" and bool(config.architectures) and loaded != config.architectures[0]
 
 
 def _device(geometry: Geometry | None, arguments: ServerArguments, readings: tuple[Reading, ...]) -> Device:
@@ -284,6 +293,10 @@ def _reserves(inputs: CheckInputs) -> bool:
     return settings.reserved_gib > 0
 
 
+_LOCAL = ("/", ".", "~")
+"""How the path of a folder begins, which may hold another model than the published one of its name."""
+
+
 def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
     """What may have changed the bytes of a token."""
     found = []
@@ -294,6 +307,9 @@ def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
         found.append(
             Excuse("SGLANG_PP_LAYER_PARTITION, which may split the layers over the stages otherwise and stands in no line")
         )
+    path = inputs.start.server_args.get("model_path")
+    if inputs.config is not None and inputs.config.found_in == "catalogue" and isinstance(path, str) and path.startswith(_LOCAL):
+        found.append(Excuse(f"what {path} holds: the catalogue's model of that name is taken; give --config PATH"))
     if inputs.config is not None and "KV dtype" in inputs.config.note and inputs.arguments.kv_cache_dtype == "auto":
         found.append(Excuse(f"the KV dtype: {inputs.config.note}"))
     elif inputs.arguments.kv_cache_dtype == "auto" and inputs.unseen("kv_cache_dtype"):
