@@ -352,3 +352,11 @@ def test_a_draft_of_unknown_shape_gives_neither_a_false_alarm_nor_a_prediction(t
     (predicted,) = what_if(str(log), [{"mem_fraction_static": 0.85}], release="0.5.20")
     assert predicted.max_total_num_tokens is None
     assert "draft" in predicted.missing[0]
+
+
+CAPPED = FIXTURES / "real" / "0.5.22-gpt-oss-swa-triton"
+
+
+def test_under_a_cap_nothing_is_said_of_the_rest_where_the_pool_is_unknown():
+    (prediction,) = what_if(str(CAPPED / "server.log"), [{"mem_fraction_static": 0.5}])
+    assert not any("would be left" in note for note in prediction.notes), prediction.notes

@@ -118,6 +118,8 @@ def _growth(
     cells = _stage_cells(after)
     stated = inputs.start.first("max_total_num_tokens")
     capped = inputs.arguments.max_total_tokens is not None or after.arguments.max_total_tokens is not None
+    if capped and (tokens is None or stated is None):
+        return None
     if not (capped or len(set(cells)) > 1) or tokens is None or stated is None or not isinstance(stated.value, int):
         return rest - before
     if capped and len(set(cells)) == 1:

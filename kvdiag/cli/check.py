@@ -45,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = Options(arguments.fail_on, _codes(arguments.select), _codes(arguments.ignore))
     policy = read_policy(arguments.policy) if arguments.policy else None
     baseline = read_baseline(arguments.baseline) if arguments.baseline else None
+    if baseline is None:
+        sys.stderr.write("kvdiag: no --baseline: nothing is compared, the start is judged by its own findings\n")
     log = one_log(arguments.log)
     observed = observe(log, config=arguments.config, model=arguments.model, release=arguments.release)
     outcome = check(observed, baseline, policy, options)
