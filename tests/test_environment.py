@@ -153,3 +153,11 @@ def test_every_switch_has_a_field_of_the_environment():
     values = {"layers": "1,1", "count": "1", "dtype": "float16", "state dtype": "bf16", "flag": "true"}
     for name, switch in SWITCHES.items():
         assert getattr(environment_of({name: values[switch.kind]}), switch.field) is not None
+
+
+@pytest.mark.parametrize("args", [{"speculative_algorithm": "EAGLE"}, {"device": "npu"}])
+def test_online_compression_goes_neither_with_drafts_nor_with_ascend(args):
+    with pytest.raises(CannotSizeError, match="SGLANG_OPT_USE_ONLINE_COMPRESS does not go with"):
+        kvdiag.size(
+            model="deepseek-ai/DeepSeek-V4-Flash", release="0.5.22", args=args, env={"SGLANG_OPT_USE_ONLINE_COMPRESS": "1"}
+        )

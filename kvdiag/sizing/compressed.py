@@ -17,6 +17,9 @@ def compressed_demand(settings: Settings, stage: range) -> Dsv4Demand:
     shape, arguments = settings.geometry.compressed, settings.arguments
     assert shape is not None
     replays = arguments.enable_encoder_swa_bounded_replay
+    if arguments.environment.use_online_compress and (settings.spec is not None or arguments.device == "npu"):
+        by = "drafts" if settings.spec is not None else "Ascend's compressor"
+        raise CannotSizeError(f"the server would not start: SGLANG_OPT_USE_ONLINE_COMPRESS does not go with {by}")
     extra = arguments.disaggregation_decode_extra_slots or 0
     layout, low = _layouts(settings)
     return Dsv4Demand(
