@@ -11,15 +11,16 @@ from kvdiag.errors import CannotSizeError
 from kvdiag.models import StateShape, geometry_of
 from kvdiag.models.config import config_from
 from kvdiag.quantity import GIB, Interval, abbreviated_interval
-from kvdiag.quantity.figures import memory
+from kvdiag.quantity.figures import memory, rounded_down, rounded_up
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Device, ServerArguments, mlx
 from kvdiag.sizing.resolve import resolve
 from kvdiag.sizing.rows import pool_row
 from kvdiag.sizing.state import StateDemand, split_state, state_bytes
 from tests.boundaries import AVAIL, GPT_OSS, H100, LATENT, LLAMA, NEXT, TOTAL, TREE
-from tests.test_boundaries_cells import SPARSE, V4
+from tests.test_boundaries_sparse import SPARSE, V4
 
+MIB = 2**20
 ELEMENT = {"kv_cache_dtype": "bfloat16", "bytes_per_element": 2}
 HEADS = {"kv_heads_per_rank": 8, "head_dim": 128}
 RANK = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
@@ -213,3 +214,24 @@ def test_what_is_no_abbreviated_count_is_refused(text):
 
 def test_bytes_are_told_alike_as_a_number_and_as_an_interval():
     assert memory(3 * GIB) == memory(Interval.of(3 * GIB, unit="bytes")) == "3.00 GiB"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(2 * MIB, 2 * MIB + 2**10, "2.0 MiB"), (0, MIB, "under 1.0 MiB"), (0, 2**10, "under 1.0 KiB"), (0, 1, "under 1 bytes")],
+)
+def test_a_narrow_or_small_interval_is_told_in_the_unit_that_suits_it(low, high, said):
+    assert memory(Interval(Fraction(low), Fraction(high), "bytes")) == said
+
+
+def test_a_number_of_just_so_many_decimals_is_its_own_bound():
+    assert (rounded_up(Fraction(1, 100), 2), rounded_down(Fraction(1, 100), 2)) == ("0.01", "0.01")
+    assert (rounded_up(Fraction(1, 1000), 2), rounded_down(Fraction(-1, 1000), 2)) == ("0.0010", "-0.0010")
+
+
+def test_drafts_of_the_requests_of_each_replica_are_taken_first():
+    asked = StateDemand(MIB, MIB, 3, 0.9, None, 5, 2, 4, True, False)
+    rest = 10 - MIB * (5 // 2) * 4 / GIB
+    size = int(rest * 0.9 / 1.9 * GIB // MIB)
+    found = split_state(10.0, asked, parse_release("0.5.8"))
+    assert (found.size, found.rest) == (size, rest - size * MIB / GIB)
