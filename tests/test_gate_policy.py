@@ -82,8 +82,8 @@ def test_a_file_that_is_no_policy_is_refused_by_its_path(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"[lines]\naccept = ['\xe9']\n")
     for path, word in (
         (tmp_path / "none.toml", "no such file"),
-        (tmp_path, "cannot be read"),
-        (tmp_path / "latin.toml", "cannot"),
+        (tmp_path, "this is a folder"),
+        (tmp_path / "latin.toml", "not UTF-8 text"),
     ):
         with pytest.raises(PolicyError, match=word) as told:
             read_policy(str(path))
@@ -94,7 +94,7 @@ def test_a_file_that_is_no_baseline_is_refused_by_its_path(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'{"schema": "\xe9"}')
     with open(tmp_path / "large.json", "wb") as file:
         file.truncate(1 << 28)
-    told = {"latin.json": "not UTF-8 text", "large.json": "larger than", "none.json": "no such file", "": "cannot be read"}
+    told = {"latin.json": "not UTF-8 text", "large.json": "larger than", "none.json": "no such file", "": "this is a folder"}
     for name, word in told.items():
         with pytest.raises(BaselineError, match=word):
             read_baseline(str(tmp_path / name))
