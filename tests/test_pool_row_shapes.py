@@ -92,3 +92,20 @@ def test_the_mlx_pool_needs_three_readings_and_says_so():
 @pytest.mark.parametrize("release", ["0.5.9", "0.5.16"])
 def test_releases_that_print_without_an_index_charge_none(release):
     assert pool_row(settings(LATENT, release), range(61)).open == ""
+
+
+def test_plain_rows_follow_the_release_the_parallelism_and_the_pools():
+    cut = 8 // 8 * 256 * 32 * 2
+    assert pool_row(settings(DENSE, "0.5.17", tp_size=8, dcp_size=4), range(32)).options == (Row(Fraction(cut)),)
+    assert pool_row(settings(DENSE, "0.5.18", tp_size=8, dcp_size=4), range(32)).options == (Row(Fraction(cut * 4)),)
+    whole = pool_row(settings(WINDOWS, "0.5.9", disable_hybrid_swa_memory=True), range(32))
+    assert whole.options == (Row(Fraction(8 * 128 * 32 * 2)),)
+    wide = pool_row(settings(DENSE | {"head_dim": 192, "v_head_dim": 128}, "0.5.9"), range(32))
+    assert wide.options == (Row(Fraction(8 * 320 * 32 * 2)), Row(Fraction(8 * 384 * 32 * 2), None, "V as wide as K"))
+    assert wide.open == "whether V is stored as wide as K"
+
+
+def test_an_index_was_charged_for_every_layer_of_the_stage_before_0_5_3_post1():
+    for release in ("0.5.3", "0.5.3.post1"):
+        found = pool_row(settings(SPARSE, release, kv_cache_dtype="bfloat16"), range(10))
+        assert found.options == (Row(Fraction(576 * 2 * 10 + (128 + 4) * 10), None, "rows as they are"),)

@@ -10,10 +10,13 @@ from kvdiag.models import geometry_of
 from kvdiag.models.config import config_from
 from kvdiag.releases import parse_release
 from kvdiag.sizing import Device, ServerArguments
-from kvdiag.sizing.dtypes import kv_dtype
+from kvdiag.sizing.dtypes import draft_element_bytes, kv_dtype
+from kvdiag.sizing.environment import Environment
 from kvdiag.sizing.fraction import aiter_share
 from kvdiag.sizing.graphs import Resolution
 from kvdiag.sizing.pages import page_size
+from kvdiag.sizing.resolve import given_share
+from kvdiag.sizing.startable import would_not_start
 from tests.boundaries import GPT_OSS, LATENT, LLAMA, NEXT
 from tests.test_boundaries_sparse import SPARSE, V4
 
@@ -185,4 +188,70 @@ def test_a_layout_no_server_would_start_with_is_said_beside_the_figures(args, sa
     release = "0.5.19" if "dcp_size" in args else "0.5.9"
     notes = kvdiag.size(config=LLAMA, release=release, args=args).notes
     assert len(notes) == len(said)
+    assert all(words in note for words, note in zip(said, notes, strict=True))
+
+
+DRAFT = geometry(LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "device", "arguments", "size"),
+    [
+        # the draft's own dtype, the one asked for, or the one the target's class or user insists on
+        (LLAMA, "0.5.22", HOPPER, {}, 2), (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "fp8_e4m3"}, 1),
+        (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "bfloat16"}, 2),
+        (LLAMA, "0.5.22", HOPPER, {"speculative_draft_kv_cache_dtype": "fp8_e4m3"}, 1),
+        (LLAMA, "0.5.22", HOPPER, {"speculative_draft_kv_cache_dtype": "auto", "kv_cache_dtype": "fp8_e4m3"}, 2),
+        (LLAMA, "0.5.22", HOPPER, {"speculative_draft_kv_cache_dtype": "fp8_e4m3", "attention_backend": "fa4"}, 2),
+        (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "fp8_e4m3", "attention_backend": "fa4"}, 2),
+        (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "fp8_e4m3", "prefill_attention_backend": "fa4"}, 2),
+        (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "fp8_e4m3", "attention_backend": "fa4",
+                                   "prefill_attention_backend": "triton"}, 1),
+        (LLAMA, "0.5.22", HOPPER, {"kv_cache_dtype": "fp8_e4m3", "attention_backend": "fa4",
+                                   "speculative_draft_attention_backend": "triton"}, 1),
+        (LLAMA, "0.5.22", BLACKWELL, {"kv_cache_dtype": "fp8_e4m3"}, 1),
+        (LLAMA, "0.5.23", BLACKWELL, {"kv_cache_dtype": "fp8_e4m3"}, 2),
+        (LLAMA, "0.5.23", BLACKWELL, {"kv_cache_dtype": "fp8_e4m3", "attention_backend": "trtllm_mha"}, 2),
+        (LLAMA, "0.5.23", BLACKWELL, {"kv_cache_dtype": "fp8_e4m3", "attention_backend": "flashinfer"}, 1),
+        (LLAMA, "0.5.23", HOPPER, {"kv_cache_dtype": "fp8_e4m3"}, 1),
+        (V4, "0.5.22", HOPPER, {}, 1), (SPARSE, "0.5.22", BLACKWELL, {}, 1), (SPARSE, "0.5.22", HOPPER, {}, 2),
+    ],
+)  # fmt: skip
+def test_a_draft_of_blocks_has_a_dtype_of_its_own_unless_something_insists(config, release, device, arguments, size):
+    of = geometry(config)
+    assert draft_element_bytes(of, ServerArguments(**arguments), parse_release(release), device, DRAFT) == size
+
+
+@pytest.mark.parametrize(
+    ("release", "asked", "size"),
+    [("0.5.10", 16, 128), ("0.5.10", 32, 32), ("0.5.11", 16, 16), ("0.5.11", 32, 32), ("0.5.11", 64, 64), ("0.5.11", 8, 128)],
+)
+def test_latents_on_intel_page_by_less(release, asked, size):
+    assert page(LATENT, release, attention_backend="intel_xpu", page_size=asked) == size
+    assert page(LATENT, release, device=HOPPER, page_size=asked, changes={}) == asked
+
+
+@pytest.mark.parametrize(("release", "honoured"), [("0.5.18", False), ("0.5.19", True)])
+def test_a_fraction_that_is_given_is_kept_whole_where_the_environment_says_so(release, honoured):
+    switched = ServerArguments(environment=Environment(honor_explicit_mem_fraction=True))
+    long = geometry(LLAMA | {"max_position_embeddings": 131072})
+    assert given_share(long, ServerArguments(), parse_release(release), AMD) == 0.85
+    assert given_share(long, switched, parse_release(release), AMD) == (1.0 if honoured else 0.85)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"tp_size": 4, "attn_cp_size": 3}, ["tp_size 4 does not divide by attn_cp_size x dp_size 3"]),
+        ({"pp_size": 33}, ["33 stages for 32 layers: some of them hold none"]),
+        ({"pp_size": 32}, []),
+        ({"page_size": 3, "chunked_prefill_size": 4096}, ["--chunked-prefill-size 4096 does not divide by --page-size 3"]),
+        ({"page_size": 3}, ["the prefill chunk, a power of two, does not divide by --page-size 3"]),
+        ({"page_size": 64, "chunked_prefill_size": 4096}, []),
+        ({"page_size": 3, "chunked_prefill_size": -1}, []),
+    ],
+)
+def test_a_division_that_does_not_come_out_is_said_beside_the_figures(args, said):
+    notes = would_not_start(geometry(LLAMA), ServerArguments(**args), args)
+    assert len(notes) == len(said), notes
     assert all(words in note for words, note in zip(said, notes, strict=True))
