@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
-from kvdiag.checks.inputs import SHARED_MEMORY, CheckInputs, fits
+from kvdiag.checks.excuses import SHARED_MEMORY
+from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.models.catalogue import CONTEXT

@@ -8,8 +8,9 @@ from typing import Any
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.between import rope_excuses
 from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, capacities, missing_for_budget
+from kvdiag.checks.excuses import budget_excuses
 from kvdiag.checks.implied import implied_checks
-from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
+from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge

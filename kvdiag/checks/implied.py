@@ -8,7 +8,8 @@ from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.between import rope_excuses
 from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, missing_for_budget, reservation, slots_of
 from kvdiag.checks.defaults import default_terms
-from kvdiag.checks.inputs import CheckInputs, budget_excuses
+from kvdiag.checks.excuses import budget_excuses
+from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import Reading, once
 from kvdiag.checks.verdict import Candidate, candidates, hull, judge, turned

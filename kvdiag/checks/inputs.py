@@ -7,7 +7,6 @@ from typing import Any
 
 from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
-from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.frozen import frozen, replace
 from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
@@ -15,15 +14,8 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
 from kvdiag.sizing import UNKNOWN_DEVICE, Device, ServerArguments
 from kvdiag.sizing.environment import UNSET, Environment
-from kvdiag.sizing.fraction import loading_share
-from kvdiag.sizing.resolve import is_multimodal, resolve
-from kvdiag.sizing.speculative import needs_draft_config
 from kvdiag.starts import Number, Start
 
-SHARED_MEMORY = (
-    "the printed avail mem and the one sizing used are two readings of memory that other processes share; "
-    "they differ by more than the printed digits"
-)
 NO_CONFIG = (
     "the model's config is not known (a config.json beside the log is not taken unasked: it may be another model's); "
     "give --config PATH or --model NAME"
@@ -37,7 +29,7 @@ class CheckInputs:
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
     `draft` is the geometry of the draft model where it has a path of its own and its config is known, `named` that of the
     model that the log names, where another config was given. `switches` are those of the environment that would explain
-    figures which fit no formula without.
+    figures which fit no formula without. `by_name` says that the config is the catalogue's, taken by the log's path alone.
     """
 
     start: Start
@@ -53,6 +45,7 @@ class CheckInputs:
     device: Device = UNKNOWN_DEVICE
     switches: tuple[str, ...] = ()
     named: Geometry | None = None
+    by_name: bool = False
 
     @property
     def on_shared_memory(self) -> bool:
@@ -94,8 +87,9 @@ def gather(
     config = find_config(config_path, model, path)
     named = _geometry(find_config(None, None, path))[0] if (config_path or model) and path else None
     geometry, unsized = _geometry(config)
+    by_name = config is not None and config.found_in == "catalogue" and not (config_path or model)
     loaded = start.first("architecture", role="target")
-    if config is not None and not (config_path or model) and loaded is not None and _is_another(config, loaded.value):
+    if config is not None and by_name and loaded is not None and _is_another(config, loaded.value):
         config, geometry = None, None
         unsized = f"the model's config: the log loads a {loaded.value}, which the catalogue's {path} is not; give --config PATH"
     possible = start.release.possible if start.release else every_release()
@@ -106,13 +100,25 @@ def gather(
     readings = readings_of(start)
     device = _device(geometry, arguments, readings)
     return CheckInputs(
-        start, config, geometry, unsized, arguments, fraction, possible, stated, readings, draft, device, named=named
+        start,
+        config,
+        geometry,
+        unsized,
+        arguments,
+        fraction,
+        possible,
+        stated,
+        readings,
+        draft,
+        device,
+        named=named,
+        by_name=by_name,
     )
 
 
 def _is_another(config: ModelConfig, loaded: Any) -> bool:
-    """Whether a config that was taken by its name alone is of another class than the one the log loads."""
-    return config.found_in == "catalogue" and bool(config.architectures) and loaded != config.architectures[0]
+    """Whether a config is of another class than the one the log loads."""
+    return bool(config.architectures) and loaded != config.architectures[0]
 
 
 def _device(geometry: Geometry | None, arguments: ServerArguments, readings: tuple[Reading, ...]) -> Device:
@@ -225,98 +231,3 @@ def fits(number: Number) -> Interval:
     """The interval of a number that has one."""
     assert number.interval is not None
     return number.interval
-
-
-def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
-    """What may have moved free memory, or the capacity made of it, between the lines the log prints."""
-    start, found = inputs.start, []
-    evidence = start.release
-    if inputs.on_shared_memory:
-        found.append(Excuse(SHARED_MEMORY))
-    if evidence is not None and evidence.contradiction:
-        found.append(Excuse(f"which tree printed this: {evidence.contradiction}"))
-    if inputs.ranks_missing:
-        why = f"{inputs.ranks_missing} ranks are not in the log and the smallest free memory decides"
-        found.append(Excuse(why, raises=False))
-    if start.server_args.get("enable_lora") or start.server_args.get("lora_paths"):
-        found.append(Excuse("the memory of the LoRA adapters, taken between loading and sizing", raises=False))
-    if any("symmetric memory" in event.record.message for event in start.events_of("pool_budget")):
-        found.append(Excuse("the memory of the symmetric memory pool, taken between loading and sizing", raises=False))
-    if start.address_space:
-        found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
-    found += [
-        Excuse(f"{switch}, which stands in no line: with it the figures fit (say so with --env)") for switch in inputs.switches
-    ]
-    if inputs.arguments.chunked_prefill_size is None and inputs.arguments.disable_radix_cache and _has_windows(inputs):
-        found.append(Excuse("chunked_prefill_size, by which a window pool for bounded requests is sized (no line states it)"))
-    if inputs.unseen("max_total_tokens"):
-        found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
-    found += draft_excuses(inputs)
-    if _lowers_fraction(inputs):
-        found.append(Excuse("the fraction of an image model, lowered as it loads (no line says to what)", raises=False))
-    if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
-        found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
-    return found + cell_excuses(inputs)
-
-
-def _has_windows(inputs: CheckInputs) -> bool:
-    return inputs.geometry is not None and inputs.geometry.windows is not None
-
-
-def draft_excuses(inputs: CheckInputs) -> list[Excuse]:
-    """What a draft model of unknown shape takes of a token's bytes."""
-    if inputs.draft is not None or not any(needs_draft_config(inputs.arguments, release) for release in inputs.candidates()):
-        return []
-    path = draft_path(inputs.start)
-    why = f"the draft model's config (speculative_draft_model_path={path!r}), whose cache shares the budget"
-    return [Excuse(why, raises=False)]
-
-
-def _lowers_fraction(inputs: CheckInputs) -> bool:
-    """Whether a release the log may be of lowers an image model's fraction, and no line of the log says so."""
-    if inputs.geometry is None or inputs.start.events_of("fraction_changed"):
-        return False
-    return any(
-        loading_share(release) < 1 and is_multimodal(inputs.geometry, inputs.arguments, release)
-        for release in inputs.candidates()
-    )
-
-
-def _reserves(inputs: CheckInputs) -> bool:
-    """Whether the newest possible release keeps part of the budget back for a multimodal model (0.5.18 and newer)."""
-    if inputs.geometry is None:
-        return False
-    try:
-        settings = resolve(inputs.geometry, inputs.arguments, inputs.candidates()[-1], inputs.device, inputs.draft)
-    except (CannotSizeError, ConfigError):
-        return False
-    return settings.reserved_gib > 0
-
-
-_LOCAL = ("/", ".", "~")
-"""How the path of a folder begins, which may hold another model than the published one of its name."""
-
-
-def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
-    """What may have changed the bytes of a token."""
-    found = []
-    unseen = inputs.unseen("tp_size", "enable_dp_attention", "pp_size")
-    if unseen:
-        found.append(Excuse(f"{', '.join(unseen)} (the log has no whole server_args line; ranks counted: {_world(inputs)})"))
-    if inputs.arguments.pp_size > 1 and inputs.arguments.environment.pp_layer_partition is None:
-        found.append(
-            Excuse("SGLANG_PP_LAYER_PARTITION, which may split the layers over the stages otherwise and stands in no line")
-        )
-    path = inputs.start.server_args.get("model_path")
-    if inputs.config is not None and inputs.config.found_in == "catalogue" and isinstance(path, str) and path.startswith(_LOCAL):
-        found.append(Excuse(f"what {path} holds: the catalogue's model of that name is taken; give --config PATH"))
-    if inputs.config is not None and "KV dtype" in inputs.config.note and inputs.arguments.kv_cache_dtype == "auto":
-        found.append(Excuse(f"the KV dtype: {inputs.config.note}"))
-    elif inputs.arguments.kv_cache_dtype == "auto" and inputs.unseen("kv_cache_dtype"):
-        found.append(Excuse("the KV dtype (no line states it)"))
-    return found
-
-
-def _world(inputs: CheckInputs) -> str:
-    arguments = inputs.arguments
-    return f"tp {arguments.tp_size}, pp {arguments.pp_size}, dp {arguments.dp_size}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
-from kvdiag.checks.inputs import CheckInputs, cell_excuses, draft_path, fits
+from kvdiag.checks.excuses import cell_excuses
+from kvdiag.checks.inputs import CheckInputs, draft_path, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge

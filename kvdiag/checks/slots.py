@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
-from kvdiag.checks.inputs import CheckInputs, budget_excuses, fits
+from kvdiag.checks.excuses import budget_excuses
+from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Excuse, candidates, hull, judge

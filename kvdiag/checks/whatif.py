@@ -10,7 +10,8 @@ from typing import Any
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, reservation, reservation_of, slots_of
-from kvdiag.checks.inputs import CheckInputs, cell_excuses, draft_excuses, fits
+from kvdiag.checks.excuses import cell_excuses, draft_excuses
+from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.verdict import Candidate, candidates, hull
