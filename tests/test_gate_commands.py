@@ -65,7 +65,7 @@ def test_check_fails_on_drift_and_says_why(cli, kimi_baseline):
     done = cli("check", str(LOWER), "--baseline", kimi_baseline)
     assert done.returncode == 1
     assert "159,277 tokens -> 116,171 tokens" in done.stdout
-    assert "-43,106 tokens mem_fraction_static" in done.stdout
+    assert "-43,106 tokens by mem_fraction_static" in done.stdout
     assert cli("check", str(KIMI), "--baseline", kimi_baseline).returncode == 0
     assert cli("check", str(LOWER), "--baseline", kimi_baseline, "--exit-zero").returncode == 0
 

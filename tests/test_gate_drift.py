@@ -93,4 +93,4 @@ def test_a_tenth_of_a_gib_less_on_the_gpus_is_a_drift_with_its_reason(tmp_path):
     outcome = check(observe(_rerun("kimi", 94.0372, 21.6085, (94.0372, 21.6085), tmp_path)), baseline("kimi"))
     assert outcome.failed
     capacity = next(drift for drift in outcome.drifts if drift.subject == "max_total_num_tokens")
-    assert "tokens weights: the weights (all that loading took) grew" in capacity.reason
+    assert "tokens by weights: the weights (all that loading took) grew" in capacity.reason

@@ -68,7 +68,27 @@ def test_a_usage_error_shows_control_characters_as_escapes(arguments, kvdiag):
 
 def test_sizes_have_no_fractions_of_a_byte(kvdiag):
     args = ("--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--avail", "60.1", "--total", "78.7", "--gpu", "H100")
-    assert re.search(r"^rest_memory_bytes +[\d,]+$", kvdiag("size", *args).stdout, re.MULTILINE)
+    assert re.search(r"^rest_memory_bytes +[\d,]+ bytes \([\d.]+ GiB\)$", kvdiag("size", *args).stdout, re.MULTILINE)
+
+
+def test_an_option_with_two_values_is_refused(kvdiag):
+    args = ("--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--total", "78.7", "--avail", "60")
+    assert kvdiag("size", *args, "--avail", "60").returncode == 0
+    twice = kvdiag("size", *args, "--avail", "70")
+    assert twice.returncode == 2
+    assert "--avail is given twice: 60.0 and 70.0" in twice.stderr
+
+
+def test_a_cap_that_sglang_sets_itself_is_told_with_its_reason(kvdiag):
+    args = ("size", "--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--avail", "60", "--total", "78.7", "--gpu", "H100")
+    assert "cap of 48, which SGLang sets with speculative decoding" in kvdiag(*args, "--speculative-algorithm", "NGRAM").stdout
+    asked = kvdiag(*args, "--speculative-algorithm", "NGRAM", "--max-running-requests", "48").stdout
+    assert "which SGLang sets" not in asked
+
+
+def test_stages_that_differ_are_told_by_kind(kvdiag):
+    args = ("size", "--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--pp-size", "5")
+    assert "4 of 7 layers with 28,672 bytes, 1 of 8 layers with 32,768 bytes" in kvdiag(*args).stdout
 
 
 def test_a_model_of_the_catalogue_is_sized_from_python():

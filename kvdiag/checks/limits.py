@@ -30,7 +30,7 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
     if tokens is None or tokens.high <= 0:
         largest = refused if refused is not None else None
         return Limits(
-            "unknown", "the log states no token capacity", None, slots, largest, None, _over_time(inputs, activity, None, length)
+            "unknown", _without_pool(inputs, activity), None, slots, largest, None, _over_time(inputs, activity, None, length)
         )
     binding, why = _binding(inputs, tokens, slots, length)
     request_pool = _request_pool(inputs, tokens)
@@ -39,6 +39,17 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
     full = request_pool / length if length else None
     largest_plain = _plain(_at_least_zero(largest_tokens))
     return Limits(binding, why, _plain(tokens), slots, largest_plain, _plain(full), _over_time(inputs, activity, tokens, length))
+
+
+_ENDS = ("no_memory_for_pool", "out_of_memory", "crash", "graph_capture_failed")
+
+
+def _without_pool(inputs: CheckInputs, activity: Activity) -> str:
+    """Why there is no capacity: the start ended early, or it only is in no line."""
+    lines = [event.record.line.number for kind in _ENDS for event in inputs.start.events_of(kind)]
+    if lines and not activity.batches and not inputs.start.events_of("ready"):
+        return f"the start failed (line {min(lines)}) and no line states a token capacity"
+    return "the log states no token capacity"
 
 
 def _over_time(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> dict[str, Any] | None:

@@ -273,8 +273,8 @@ def _notes(
     notes += serves_none(float(slots.high)) if slots is not None else ()
     if _moves_weights(inputs, changes):
         notes.append(
-            "how the weights of a rank change is not in the log: taken from all of them split anew to none of them; "
-            "free memory before loading is taken as it was"
+            "the log does not say how much of a rank's weights is split over the ranks, so the ends assume that all of them and "
+            "that none are split anew; free memory before loading is taken as it was"
         )
     if inputs.ranks_missing:
         notes.append(f"{inputs.ranks_missing} ranks are not in the log; the smallest free memory decides")

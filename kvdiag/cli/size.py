@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the sizing as text or JSON."""
     from kvdiag.cli.server_arguments import given_arguments
     from kvdiag.models.find import find_config
+    from kvdiag.reports.size_report import render_text
     from kvdiag.sizing.environment import switches_of
     from kvdiag.sizing.request import requested_device, requested_size
 
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         deliver(json.dumps(found | told, indent=1) + "\n", arguments.output)
     else:
-        deliver(_text(found) + sentence, arguments.output)
+        deliver(render_text(found) + sentence, arguments.output)
     return ExitCode.DONE
 
 
@@ -92,25 +93,3 @@ def _capability(text: str | None) -> tuple[int, int] | None:
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise InputError(f"--compute-capability {text}: two numbers with a dot, as 9.0")
     return int(major), int(minor)
-
-
-def _text(sizing: dict[str, Any]) -> str:
-    """One line a figure; the formula with its terms under the bytes a token, and what is missing at the end."""
-    hidden = ("schema", "formula", "terms", "symbol", "missing", "notes", "stages")
-    lines = []
-    for name, value in sizing.items():
-        if value is None or name in hidden:
-            continue
-        if name.endswith("_bytes") and isinstance(value, float):
-            value = int(value)
-        number = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-        lines.append(f"{name:<28} {number}")
-        if name == "bytes_per_token":
-            terms = ", ".join(f"{term} {amount}" for term, amount in sizing["terms"].items())
-            lines += [f"  = {sizing['formula']}", f"    {terms}", f"    {sizing['symbol']}"]
-    if sizing["stages"]:
-        each = ", ".join(f"{stage['layers']} layers of {stage['bytes_per_token']:,} bytes" for stage in sizing["stages"])
-        lines.append(f"note: the pipeline stages differ ({each}); the largest decides the tokens")
-    lines += [f"unknown, because {reason}" for reason in sizing["missing"]]
-    lines += [f"note: {note}" for note in sizing["notes"]]
-    return "\n".join(lines) + "\n"

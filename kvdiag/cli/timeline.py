@@ -11,8 +11,11 @@ from kvdiag.errors import ExitCode
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag timeline``."""
+    parser.usage = "kvdiag timeline LOG [LOG ...] -o FILE.csv [OPTION ...]"
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="a .parquet, .csv, .json or .jsonl file")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="a .parquet, .csv, .json or .jsonl file: its name says the format"
+    )
     strict = "match every line with the rules one by one: slow, to check the usual way, which gives the same table"
     parser.add_argument("--strict", action="store_true", help=strict)
 

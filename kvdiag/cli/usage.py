@@ -17,16 +17,30 @@ class Help(argparse.HelpFormatter):
         super().__init__(prog, width=terminal(None)["width"] - 2)
 
 
+class _Once(argparse.Action):
+    """Stores one value; another value for the same option is an error, because nobody sees which of the two counted."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        kept: dict[str, Any] = parser.stored
+        if option_string is not None and kept.setdefault(self.dest, values) != values:
+            parser.error(f"{option_string} is given twice: {kept[self.dest]} and {values}")
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that answers itself for what it cannot take; parsers of commands are of its kind too."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Help, **options)
         self._given: list[str] = []
+        self.stored: dict[str, Any] = {}
+        for action in (None, "store"):
+            self.register("action", action, _Once)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse's, but nothing is left over: words that nobody takes are an error of this parser, not of its parent."""
         self._given = list(args or ())
+        self.stored = {}
         found, left = super().parse_known_args(args, namespace)
         if left:
             self.error(f"there is no place for {' '.join(left)}")

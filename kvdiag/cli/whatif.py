@@ -61,8 +61,10 @@ def _changes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
     given = {name: value if isinstance(value, list) else [value] for name, value in given_arguments(arguments).items()}
     if not given:
+        also = " beside what you gave" if arguments.env or arguments.workload else ""
         raise InputError(
-            "nothing to change: give a server argument, for example --mem-fraction-static 0.9 or --kv-cache-dtype fp8_e4m3"
+            f"nothing to change: give a server argument{also}, for example --mem-fraction-static 0.9 or --kv-cache-dtype "
+            "fp8_e4m3; the server as it is: kvdiag explain"
         )
     check_ranges(given)
     combinations = [dict(zip(given, values, strict=True)) for values in itertools.product(*given.values())]

@@ -66,7 +66,7 @@ def _fraction(a: Budget, b: Budget, _before: Snapshot, _after: Snapshot) -> str:
     if a.total is None or b.total is None or a.fraction is None or b.fraction is None:
         return said
     old, new = a.total * (1 - a.fraction), b.total * (1 - b.fraction)
-    return f"{said}: the part of memory that is kept free, total x (1 - f), goes from {span(old)} to {span(new)}"
+    return f"{said} (the part of memory that is kept free, total x (1 - f), goes from {span(old)} to {span(new)})"
 
 
 def _number(value: SupportsFloat | None) -> str:

@@ -97,7 +97,9 @@ def _capacity(drift: Drift, change: Change, pair: Pair, cell: Drift | None) -> D
 
 
 def _terms(a: Budget, b: Budget, pair: Pair) -> str:
-    return "; ".join(f"{t.tokens:+,} tokens {t.cause}: {t.why}" for t in decompose(a, b, pair.before, pair.after))
+    terms = decompose(a, b, pair.before, pair.after)
+    causes = [t.why if t.why.startswith(t.cause) else f"{t.cause}: {t.why}" for t in terms]
+    return "; ".join(f"{t.tokens:+,} tokens by {cause}" for t, cause in zip(terms, causes, strict=True))
 
 
 def _moved(change: Change) -> str:
@@ -105,7 +107,7 @@ def _moved(change: Change) -> str:
     if values is None:
         return ""
     least = values[1].low - values[0].high if values[1].low > values[0].high else values[0].low - values[1].high
-    return f"the printed digits leave no less than {float(least / 2**20):,.0f} MiB between the two"
+    return f"by the printed digits the two are at least {float(least / 2**20):,.0f} MiB apart"
 
 
 def _level(change: Change, better: str) -> str:

@@ -269,9 +269,10 @@ def footer(diagnosis: Diagnosis, paint: Paint) -> Iterator[str]:
 def _counts(diagnosis: Diagnosis) -> str:
     read = sum(item.lines for item in diagnosis.inputs)
     known = sum(item.matched for item in diagnosis.inputs)
-    counts = f"{read:,} lines read, {known:,} known, {diagnosis.unmatched:,} with SGLang's prefix but no rule"
+    counts = f"{read:,} lines read, {known:,} known, {diagnosis.unmatched:,} with SGLang's prefix but no rule, left alone"
     reworded = [each for each in diagnosis.unmatched_samples if each.like]
     if reworded:
         told = "; ".join(f"line {each.line} like {each.like}: {safe(each.template, 100)}" for each in reworded[:5])
         counts += f". Worded otherwise than any known release does (a newer SGLang, or a fork): {told}"
+        counts += "; a rule of your own reads them (docs/templates.md)"
     return f"{counts}. --format json has every number."

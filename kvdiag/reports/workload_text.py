@@ -29,6 +29,8 @@ def sentences(workload: Workload, plan: Plan) -> str:
         parts.append(f"max_running_requests {plan.capped_by:,} is reached first.")
     if plan.waits:
         parts.append(f"Of {workload.concurrency:,} at once {plan.waits:,} wait.")
+    elif plan.waits == 0:
+        parts.append(f"All {workload.concurrency:,} run at once.")
     if plan.retracts_after is not None:
         written = max(0, plan.retracts_after)
         parts.append(

@@ -23,7 +23,8 @@ from kvdiag.sizing.state import split_state
 KEPT_PLANS = 2048
 NO_MEMORY = (
     "the free memory is not given: give --avail GIB (free after loading) and --total GIB (free before it), as the log prints "
-    "them; only bytes a token follow without"
+    "them; only bytes a token follow without. Before a first start take for --total what the card has free, and for --avail that "
+    "less a rank's share of the weights' files"
 )
 NO_BUDGET = (
     "--mem-fraction-static is not given and its default depends on the GPU's memory: give it, or --gpu NAME, or --gpu-mem MIB "
@@ -44,6 +45,10 @@ RESIZED_STATE = (
 RESIZED_NOTE = (
     "max_total_num_tokens is an upper bound: this server sizes the pool anew by what is free after graphs are captured, and says "
     "so in a line 'Post-capture KV sizing'"
+)
+OWN_CAP = (
+    "max_running_requests starts from a cap of {}, which SGLang sets {} where --max-running-requests is not given, whatever the "
+    "pool holds"
 )
 
 
@@ -181,9 +186,17 @@ def _sizing(plan: Plan, rest: float | None, found: _Pools | None, fraction: floa
         mamba_cache_per_req=plan.state.whole if plan.state else None,
         symbol=plan.symbol,
         missing=missing,
-        notes=(RESIZED_NOTE,) if settings.resized_later and found is not None else (),
+        notes=() if found is None else _notes(settings),
         stages=plan.stage_terms,
     )
+
+
+def _notes(settings: Settings) -> tuple[str, ...]:
+    notes: tuple[str, ...] = (RESIZED_NOTE,) if settings.resized_later else ()
+    if settings.arguments.max_running_requests is None and settings.requests is not None:
+        why = "for DeepSeek-V4" if settings.geometry.compressed else "with speculative decoding"
+        notes += (OWN_CAP.format(settings.requests, why),)
+    return notes
 
 
 def _reported_requests(plan: Plan, found: _Pools) -> int | None:

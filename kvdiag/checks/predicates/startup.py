@@ -54,6 +54,7 @@ def _values(facts: Facts, event: Event) -> dict[str, Any]:
     values["weights"] = total - available
     values["least"] = float(1 - available.low / total.high)
     values["budget"] = _budget(facts, fraction)
+    values["step"] = total / 100
     cell, context = facts.cell or facts.recomputed_cell, facts.context
     if cell is not None and context:
         one = float(1 - (available.low - cell.high * context) / total.high)
