@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import kvdiag
@@ -57,6 +57,8 @@ def test_a_hole_across_fields_gives_only_values_of_the_whole_line(line, data):
     comma = data.draw(st.sampled_from(commas))
     begin = data.draw(st.integers(comma - 12, comma))
     end = data.draw(st.integers(comma + 2, comma + 30))
+    # Digits of the last number put behind another's look like that number at the end of a line torn there.
+    assume(not (line[end:].isdigit() and line[begin - 1] in "0123456789."))
     for record in records_of(line[:begin] + line[end:]):
         if record.damaged:
             assert texts(record).items() <= whole.items()

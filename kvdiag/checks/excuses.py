@@ -13,6 +13,10 @@ SHARED_MEMORY = (
     "the printed avail mem and the one sizing used are two readings of memory that other processes share; "
     "they differ by more than the printed digits"
 )
+MOVING_MEMORY = (
+    "free memory grew while the weights were loaded: something else gives memory back, and the printed avail mem and the one "
+    "sizing used may differ"
+)
 
 
 def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
@@ -21,6 +25,8 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     evidence = start.release
     if inputs.on_shared_memory:
         found.append(Excuse(SHARED_MEMORY))
+    if any(reading.total is not None and reading.available.low > reading.total.high for reading in inputs.readings):
+        found.append(Excuse(MOVING_MEMORY))
     if evidence is not None and evidence.contradiction:
         found.append(Excuse(f"which tree printed this: {evidence.contradiction}"))
     if inputs.ranks_missing:

@@ -64,10 +64,13 @@ def _least_free(ledger: Ledger) -> Fraction:
 def _row(part: Part, before: Interval, total: float, bar: int) -> str:
     mark, name = _MARKS[part.part]
     name = _FREE.get(part.reading, name)
+    amount = part.interval
+    if part.part == "unexplained" and amount.high < 0:
+        name, amount = "more than was free", -amount
     start = _cells(1 - _middle(before) / total, bar)
     length = _cells(_middle(part.interval) / total, bar)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
-    return f"  {mark} {name:<20} {memory(part.interval):>18}  {' ' * start}{mark * length}{where}".rstrip()
+    return f"  {mark} {name:<20} {memory(amount):>18}  {' ' * start}{mark * length}{where}".rstrip()
 
 
 def _cells(share: float, width: int) -> int:
