@@ -25,6 +25,17 @@ def functions(tree: ast.AST) -> Iterator[_Function]:
     return (node for node in ast.walk(tree) if isinstance(node, _Function))
 
 
+def public_functions(tree: ast.AST) -> Iterator[_Function]:
+    """Functions of a module and methods of its classes whose names, and classes' names, are public."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, (_Function, ast.ClassDef)) or node.name.startswith("_"):
+            continue
+        if isinstance(node, ast.ClassDef):
+            yield from public_functions(node)
+        else:
+            yield node
+
+
 def length(function: _Function) -> int:
     """Lines from ``def`` to the end, less the docstring's."""
     first = function.body[0]
@@ -65,7 +76,7 @@ def page() -> str:
         for path in sorted((ROOT / "rules" / folder).glob("*.toml"))
     }
     annotated = sum(function.returns is not None for _, _, function in found) / len(found)
-    public = [function for _, _, function in found if not function.name.startswith("_")]
+    public = [function for tree in trees.values() for function in public_functions(tree)]
     documented = sum(ast.get_docstring(function) is not None for function in public) / len(public)
     commented = sum(map(comments, texts.values())) / sum(text.count("\n") for text in texts.values())
     rows = [

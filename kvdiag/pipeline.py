@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.checks import Diagnosis, StartDiagnosis, diagnose
 from kvdiag.errors import InputError, NotSglangError
 from kvdiag.lines import Record, read_records
-from kvdiag.lines.neighbours import forks, neighbour_of
-from kvdiag.lines.sample import Sample, is_big, sampled_records, strict_records
+from kvdiag.lines.neighbours import forks
+from kvdiag.lines.passing import Passing
+from kvdiag.lines.sample import is_big, sampled_records, strict_records
 from kvdiag.reading import Input, read_lines
 from kvdiag.releases import Release, parse_release
 from kvdiag.sizing.environment import Environment, environment_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kvdiag.checks.workload import Workload
     from kvdiag.lines.chunk import Chunk, Texts
     from kvdiag.lines.sample import TakesRows
-    from kvdiag.lines.unknown import UnknownLines
     from kvdiag.outside import Outside
     from kvdiag.postmortem import Gatherer, Postmortem
     from kvdiag.starts import Event
@@ -33,66 +32,9 @@ MOST_STARTS = 4_000
 """Server starts of all logs together that are diagnosed: each takes memory, and no reader looks through so many."""
 HOPELESS = 2_000_000
 """Lines of a pipe or a device, none of them SGLang's, after which no more is read: its end may never come."""
-_EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
-_FRAMES = ("/sglang/srt/", "/sglang/launch_server.py", "/sglang/cli/")
-"""What a traceback's frames in SGLang have in them."""
 
 
-class _Watch:
-    """Looks at the records of one input as they pass: counts, what no rule knows, the last exception, neighbours."""
-
-    def __init__(self, seen: Input, tap: Callable[[Record], None] | None = None) -> None:
-        self.seen = seen
-        self.tap = tap
-        self.unknown: UnknownLines | None = None
-        self.last_exception = ""
-        self.neighbours: set[str] = set()
-        self.in_sglang = False
-        self.sample = Sample()
-
-    def count(self, record: Record, siblings: int) -> None:
-        """Takes `siblings` records that are like `record` and do not come themselves."""
-        if record.family:
-            self.seen.matched += siblings
-        elif not record.message.startswith(("INFO:", "WARNING:")):
-            self._unknown(record, siblings)
-
-    def through(self, records: Iterable[Record]) -> Iterator[Record]:
-        for record in records:
-            if record.family and not record.damaged:
-                self.seen.matched += 1
-            elif (record.prefixed or record.damaged) and not record.message.startswith(("INFO:", "WARNING:")):
-                self._unknown(record)
-                self._neighbour(record.message)
-            elif not record.prefixed:
-                self._loose(record.message)
-            elif not self.neighbours:
-                self._neighbour(record.message)
-            if self.tap is not None:
-                self.tap(record)
-            yield record
-
-    def _unknown(self, record: Record, siblings: int = 1) -> None:
-        if self.unknown is None:
-            from kvdiag.lines.unknown import UnknownLines
-
-            self.unknown = UnknownLines()
-        self.unknown.add(record, siblings)
-
-    def _loose(self, message: str) -> None:
-        if _EXCEPTION.match(message):
-            self.last_exception = message
-        if 'File "' in message and any(mark in message for mark in _FRAMES):
-            self.in_sglang = True
-        self._neighbour(message)
-
-    def _neighbour(self, message: str) -> None:
-        name = neighbour_of(message)
-        if name:
-            self.neighbours.add(name)
-
-
-def _records(path: str, watch: _Watch, rows: TakesRows | None, *, thin: bool) -> Iterator[Record]:
+def _records(path: str, watch: Passing, rows: TakesRows | None, *, thin: bool) -> Iterator[Record]:
     """The records of one input; of a big log's scheduler lines a sample, unless somebody looks at each record."""
     if watch.tap is None and (thin or is_big(path)):
         return sampled_records(path, watch.seen, watch.sample, watch.count, rows, thin=thin)
@@ -131,10 +73,10 @@ def explain(
     stated = parse_release(release) if release else None
     switches = environment_of(environment or {}, stated)
     inputs: list[Input] = []
-    watches: list[_Watch] = []
+    watches: list[Passing] = []
     assembly = Assembly()
     for index, path in enumerate(paths):
-        watch = _Watch(Input(path), tap)
+        watch = Passing(Input(path), tap)
         take = None if rows is None else partial(rows, index)
         _take(watch, _records(path, watch, take, thin=thin), assembly, index, progress)
         inputs.append(watch.seen)
@@ -164,7 +106,7 @@ def explain(
 
 
 def _take(
-    watch: _Watch, records: Iterator[Record], assembly: Assembly, index: int, progress: Callable[[str, int], None] | None
+    watch: Passing, records: Iterator[Record], assembly: Assembly, index: int, progress: Callable[[str, int], None] | None
 ) -> None:
     """Takes the records of one input into `assembly`."""
     path, told, every = watch.seen.path, 0, 0
@@ -256,7 +198,7 @@ def what_if(
     return [replace(prediction, notes=(which, *prediction.notes)) for prediction in predictions]
 
 
-def _noted(start: Start, watches: list[_Watch]) -> Start:
+def _noted(start: Start, watches: list[Passing]) -> Start:
     """The start, with a note where its scheduler lines were too many to look at each."""
     samples = [watch.sample for watch in watches if watch.sample.every > 1]
     if samples and start.batches:
@@ -268,7 +210,7 @@ def _noted(start: Start, watches: list[_Watch]) -> Start:
     return start
 
 
-def _last_exception(start: Start, watches: list[_Watch]) -> str:
+def _last_exception(start: Start, watches: list[Passing]) -> str:
     """The last line of the last traceback in the input that the start's numbers come from."""
     return watches[_path_of(start)].last_exception
 
@@ -278,7 +220,7 @@ def _path_of(start: Start) -> int:
     return max([number.path for number in start.numbers] + [event.path for event in start.events], default=0)
 
 
-def _looks_like(inputs: list[Input], watches: list[_Watch]) -> str:
+def _looks_like(inputs: list[Input], watches: list[Passing]) -> str:
     path = inputs[0].path
     neighbours = sorted(set().union(*(watch.neighbours for watch in watches)))
     if neighbours:
