@@ -1,6 +1,6 @@
 """The tests against the wheel as built, on every Python named: ``python bench/wheel.py python3.11 python3.12 python3.13``.
 
-Builds the wheel once; for each interpreter makes a clean environment, installs the wheel with the extra `dev`, and runs the
+Builds the sdist, and from it the wheel, once; for each interpreter makes a clean environment, installs the wheel with the extra `dev`, and runs the
 tests in a folder that holds everything of the checkout but the package. `--tests` names test files (default: all).
 """
 
@@ -33,8 +33,8 @@ def main() -> None:
 
 
 def build(target: Path) -> Path:
-    """The wheel, built from the checkout."""
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", target, ROOT], check=True, stdout=subprocess.DEVNULL)
+    """The wheel, built from the sdist that the checkout gives."""
+    subprocess.run([sys.executable, "-m", "build", "--outdir", target, ROOT], check=True, stdout=subprocess.DEVNULL)
     (wheel,) = target.glob("*.whl")
     return wheel
 
