@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -84,6 +85,12 @@ def test_wasted_tokens_are_the_free_part_of_the_pool_while_requests_wait(tmp_pat
     assert found["activity"]["waiting_lines"] == 2
 
 
+def forking(monkeypatch):
+    """Forks workers, which then know functions of a test, but also how the parent takes SIGTERM while it makes its pool."""
+    monkeypatch.setattr(run, "CONTEXT", multiprocessing.get_context("fork"))
+    monkeypatch.setattr(run, "_no_interrupt", nullcontext)
+
+
 def _killed(source, flag, real):
     if "server-07" in source.url and not os.path.exists(flag):
         Path(flag).touch()
@@ -93,7 +100,7 @@ def _killed(source, flag, real):
 
 def test_a_killed_worker_changes_nothing(logs, tmp_path, monkeypatch):
     calm = written(logs, tmp_path / "calm")
-    monkeypatch.setattr(run, "CONTEXT", multiprocessing.get_context("fork"))
+    forking(monkeypatch)
     flag, real = tmp_path / "killed", summary.summarise
     monkeypatch.setattr(run, "summarise", lambda source: _killed(source, flag, real))
     assert written(logs, tmp_path / "killed-once", processes=2) == calm
@@ -101,7 +108,7 @@ def test_a_killed_worker_changes_nothing(logs, tmp_path, monkeypatch):
 
 
 def test_a_log_that_kills_its_reader_is_a_row_with_an_error(logs, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "CONTEXT", multiprocessing.get_context("fork"))
+    forking(monkeypatch)
     real = summary.summarise
 
     def deadly(source: Source) -> dict:
