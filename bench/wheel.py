@@ -1,7 +1,8 @@
 """The tests against the wheel as built, on every Python named: ``python bench/wheel.py python3.11 python3.12 python3.13``.
 
-Builds the sdist, and from it the wheel, once; for each interpreter makes a clean environment, installs the wheel with the extra `dev`, and runs the
-tests in a folder that holds everything of the checkout but the package. `--tests` names test files (default: all).
+Builds the sdist, and from it the wheel, once; for each interpreter makes a clean environment, installs the wheel with the extra
+`dev`, and runs the tests in a folder that holds everything of the checkout but the package. `--tests` names test files (default:
+all).
 """
 
 from __future__ import annotations
