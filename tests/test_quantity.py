@@ -93,4 +93,5 @@ def test_units_do_not_mix():
 
 def test_a_type_of_amd_cards_is_stated_as_printed_and_sized_as_what_was_asked_for():
     assert spelled_dtype("torch.float8_e4m3fnuz") == "fp8_e4m3fnuz"
+    assert spelled_dtype(" torch.float4_e2m1fn_x2") == "fp4_e2m1"
     assert canonical_dtype("torch.float8_e4m3fnuz") == canonical_dtype("torch.float8_e4m3fn") == "fp8_e4m3"

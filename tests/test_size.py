@@ -389,3 +389,12 @@ def test_a_speculative_algorithm_is_taken_from_the_release_that_knows_it(algorit
 def test_one_argument_under_two_names_with_two_values_is_refused():
     with pytest.raises(KvdiagError, match="given twice"):
         kvdiag.size(config=DENSE, release="0.5.22", args={"tp": 2, "tp_size": 4})
+
+
+def test_two_configs_of_one_process_are_two(tmp_path):
+    sizes = []
+    for layers in (2, 4):
+        path = tmp_path / f"{layers}.json"
+        path.write_text(json.dumps(DENSE | {"num_hidden_layers": layers}), encoding="utf-8")
+        sizes.append(kvdiag.size(config=str(path), release="0.5.9").bytes_per_token)
+    assert sizes[1] == 2 * sizes[0]

@@ -129,6 +129,7 @@ def test_ascend_cards_page_by_128_and_later_as_asked(release, asked, size):
         ("0.5.9", AMD, {}, 8193, 0.85), ("0.5.9", HOPPER, {}, 32768, 1.0),
         ("0.5.9", HOPPER, {"attention_backend": "aiter"}, 32768, 0.85),
         ("0.5.9", AMD, {"attention_backend": "triton"}, 32768, 1.0),
+        ("0.5.9", HOPPER, {"prefill_attention_backend": "aiter", "decode_attention_backend": "aiter"}, 32768, 0.85),
         ("0.5.9", AMD, {"prefill_attention_backend": "triton", "decode_attention_backend": "triton"}, 32768, 1.0),
         ("0.5.9", AMD, {"prefill_attention_backend": "triton"}, 32768, 0.85),
         ("0.5.9", AMD, {"prefill_attention_backend": "triton", "decode_attention_backend": "aiter"}, 32768, 0.85),

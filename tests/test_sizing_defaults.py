@@ -14,6 +14,7 @@ from kvdiag.sizing.device import placed
 from kvdiag.sizing.graphs import Resolution, chunk_default, chunked_prefill, decode_graph_size, prefill_graphs
 from kvdiag.sizing.resolve import resolve
 from tests.boundaries import NEXT
+from tests.test_boundaries_budget import QWEN3_VL, VISION
 from tests.test_size import DENSE, LATENT
 
 GEOMETRY = geometry_of(config_from(DENSE, "config", "dense"))
@@ -150,6 +151,24 @@ def test_whether_prefill_is_captured_follows_vendor_and_kind_of_model(release, k
 def settings(config, release, **arguments):
     geometry = geometry_of(config_from(config, "config", "config"))
     return resolve(geometry, ServerArguments(**arguments), parse_release(release), Device(80 * GIB, (9, 0)))
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "arguments", "mib"),
+    [
+        (VISION, "0.5.17", {}, 0), (VISION, "0.5.18", {}, 100), (VISION, "0.5.18", {"mm_feature_transport": "cuda_vmm"}, 1124),
+        (VISION, "0.5.18", {"mm_feature_transport": "cuda_ipc"}, 1124), (VISION, "0.5.18", {"mm_feature_transport": "shm"}, 100),
+        (VISION, "0.5.20", {"mm_feature_transport": "cuda_ipc", "max_running_requests": 400}, 1124),
+        (QWEN3_VL, "0.5.19", {}, 100), (QWEN3_VL, "0.5.20", {}, 1024), (QWEN3_VL, "0.5.20", {"nnodes": 2}, 0),
+        (QWEN3_VL, "0.5.20", {"max_running_requests": 399}, 1024), (QWEN3_VL, "0.5.20", {"max_running_requests": 400}, 3072),
+        (QWEN3_VL, "0.5.20", {"mm_feature_transport": "cuda_vmm", "max_running_requests": 400}, 1024),
+        (QWEN3_VL, "0.5.20", {"mm_preprocess_cache_size_mb": 1}, 0),
+        (QWEN3_VL, "0.5.20", {"mm_preprocess_cache_size_mb": 1, "mm_feature_transport": "cuda_ipc", "max_running_requests": 400},
+         1024),
+    ],
+)  # fmt: skip
+def test_what_is_kept_back_for_images_follows_model_card_and_transport(config, release, arguments, mib):
+    assert settings(config, release, **arguments).reserved_gib == mib / 1024
 
 
 @pytest.mark.parametrize(
