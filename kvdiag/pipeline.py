@@ -228,6 +228,9 @@ def _looks_like(inputs: list[Input], watches: list[Passing]) -> str:
     if not any(item.lines for item in inputs):
         return f"{path}: the file is empty; give the text that the server printed (standard output and standard error)"
     exceptions = [watch.last_exception for watch in watches if watch.last_exception]
+    if exceptions and any(watch.in_worker for watch in watches):
+        which = "give the log from the server_args line on"
+        return f"{path}: a traceback of SGLang and no line of its log, {which}; it ends with {exceptions[-1][:300]}"
     if exceptions and any(watch.in_sglang for watch in watches):
         return f"{path}: SGLang failed before it printed a line of its own: {exceptions[-1][:300]}"
     if exceptions:

@@ -13,6 +13,7 @@ from kvdiag.checks.model import Limits
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Number
+from kvdiag.starts.tables import ONCE_A_REPLICA
 
 MARGIN = 6
 """``max_req_input_len`` is five below ``max_req_len``, itself one below both context and pool (``TpModelWorker``)."""
@@ -41,13 +42,25 @@ def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
     return Limits(binding, why, _plain(tokens), slots, largest_plain, _plain(full), _over_time(inputs, activity, tokens, length))
 
 
-_ENDS = ("no_memory_for_pool", "out_of_memory", "crash", "graph_capture_failed")
+_OF_STARTS = ("no_memory_for_pool", "graph_capture_failed", "memory_unbalanced", "no_host_memory")
+"""What ends nothing but a start."""
+_OF_ANY = ("out_of_memory", "crash")
+"""What ends a start, where the log shows that it was one, or a server that ran."""
+
+
+_BEGUN = ("loading_frame", "pools_frame", "capture_frame", "load_barrier")
+_RUNNING = frozenset({"ready"} | ONCE_A_REPLICA)
+"""Events of a server whose start-up is over."""
 
 
 def _without_pool(inputs: CheckInputs, activity: Activity) -> str:
     """Why there is no capacity: the start ended early, or it only is in no line."""
-    lines = [event.record.line.number for kind in _ENDS for event in inputs.start.events_of(kind)]
-    if lines and not activity.batches and not inputs.start.events_of("ready"):
+    start = inputs.start
+    kinds = {event.kind for event in start.events}
+    begun = start.server_args or start.numbers or start.pools or not kinds.isdisjoint(_BEGUN)
+    ends = (*_OF_STARTS, *_OF_ANY) if begun and "serving_frame" not in kinds else _OF_STARTS
+    lines = [event.record.line.number for kind in ends for event in start.events_of(kind)]
+    if lines and not activity.batches and kinds.isdisjoint(_RUNNING):
         return f"the start failed (line {min(lines)}) and no line states a token capacity"
     return "the log states no token capacity"
 

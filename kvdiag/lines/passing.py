@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _EXCEPTION = re.compile(r"(?:[a-z_][\w]*\.)*(?=[A-Z])\w*(?:Error|Exception|Interrupt)(?::|$)")
 _FRAMES = ("/sglang/srt/", "/sglang/launch_server.py", "/sglang/cli/")
 """What a traceback's frames in SGLang have in them."""
+_WORKER_FRAMES = ("/sglang/srt/managers/scheduler", "/sglang/srt/managers/tp_worker", "/sglang/srt/model_executor/")
+"""Files of which nothing runs before a server has printed its arguments."""
 
 
 class Passing:
@@ -29,6 +31,7 @@ class Passing:
         self.last_exception = ""
         self.neighbours: set[str] = set()
         self.in_sglang = False
+        self.in_worker = False
         self.sample = Sample()
 
     def count(self, record: Record, siblings: int) -> None:
@@ -66,6 +69,7 @@ class Passing:
             self.last_exception = message
         if 'File "' in message and any(mark in message for mark in _FRAMES):
             self.in_sglang = True
+            self.in_worker |= any(mark in message for mark in _WORKER_FRAMES)
         self._neighbour(message)
 
     def _neighbour(self, message: str) -> None:

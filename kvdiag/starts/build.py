@@ -11,6 +11,7 @@ from kvdiag.quantity.dtype import spelled_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.ends import OpenEnds
 from kvdiag.starts.evidence import Evidence
+from kvdiag.starts.frames import ran_out_in_a_traceback
 from kvdiag.starts.loose import SGLANG_KINDS, loose_fraction, loose_releases
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
@@ -50,6 +51,7 @@ class StartBuilder:
         """Whether nothing has been seen that makes a start."""
         start = self.start
         told = any(event.record.family or event.kind in SGLANG_KINDS for event in start.events)
+        told = told or ran_out_in_a_traceback(event.kind for event in start.events)
         pools = any(progress.pools or progress.held for progress in self.ranks.values())
         return not (start.server_args or start.numbers or told or start.batches or pools)
 

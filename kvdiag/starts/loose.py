@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvdiag.lines import Record
+from kvdiag.starts.frames import frame_kind
 
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::|$)|(?:[a-z_]\w*\.)+[A-Z]\w*: ")
 """The last line of a traceback: a class named as errors are, or any class with its module (``OutOfResources``)."""
@@ -51,7 +52,8 @@ def loose_kind(record: Record) -> str:
 
     ``out_of_memory`` is a device allocator's failure, ``request_table_frame`` the traceback's line that makes that table,
     ``workspace_frame`` the one that makes the attention back end,
-    ``exception`` the last line of a traceback, ``capturing`` a progress line of graph capture.
+    ``exception`` the last line of a traceback, ``capturing`` a progress line of graph capture; the others of a traceback
+    are those of ``frame_kind``.
     """
     text = record.message[:4000]
     for opening, kind in _OPENINGS.items():
@@ -69,4 +71,4 @@ def loose_kind(record: Record) -> str:
         return "capturing"
     if not record.prefixed and _EXCEPTION.match(text.lstrip()):
         return "exception"
-    return ""
+    return "" if record.prefixed else frame_kind(text)

@@ -11,6 +11,7 @@ from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.quantity import GIB, Interval, printed_interval
 from kvdiag.starts import Event
+from kvdiag.starts.frames import FRAMES, phase_of
 
 At = Mapping[str, float]
 _SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
@@ -51,6 +52,9 @@ def _first_line(facts: Facts, *names: str) -> float:
 def _phase(facts: Facts, event: Event) -> str:
     """Where in the life of the server an event stands: loading, pools, capture or serving."""
     line = event.record.line.number
+    framed = _phase_of_frames(facts, line)
+    if framed:
+        return framed
     served = min([b.line for b in facts.activity.batches] + list(event_lines(facts.events("ready"))), default=float("inf"))
     if line > served:
         return "serving"
@@ -63,6 +67,15 @@ def _phase(facts: Facts, event: Event) -> str:
     if _first_line(facts, "available_gpu_memory") < line:
         return "pools"
     return "loading" if _first_line(facts, "pre_model_load_memory") < line else "unknown"
+
+
+def _phase_of_frames(facts: Facts, line: int) -> str:
+    """The phase by the frames of the traceback that ends in this line; empty where they do not tell."""
+    ends = facts.events("crash", "exception", "out_of_memory", "graph_capture_failed")
+    begun = max((e.record.line.number for e in ends if e.record.line.number < line), default=0)
+    frames = [e for e in facts.events(*FRAMES) if begun < e.record.line.number < line]
+    headed = ["traceback"] if any(e.record.line.number == begun for e in facts.events("crash")) else []
+    return phase_of([*headed, *(e.kind for e in frames)])
 
 
 def _makes_workspace(facts: Facts, line: int) -> bool:
