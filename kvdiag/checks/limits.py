@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
+from kvdiag.checks.arithmetic import LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.binding import Bounds, bindings, is_prefill_full
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
@@ -186,11 +187,22 @@ def _user_cap(inputs: CheckInputs, tokens: Interval) -> int | None:
     cap = inputs.arguments.max_total_tokens
     page = inputs.arguments.page_size or LARGEST_PAGE
     if cap is not None:
-        return cap if tokens.high <= cap and tokens.low > cap - page else None
+        is_cap = tokens.high <= cap and tokens.low > cap - page
+        return cap if is_cap or _hides_the_budget(inputs, tokens) else None
     profiled = [n.value for n in inputs.start.numbers if n.name == "full_max_total_num_tokens" and isinstance(n.value, int)]
     if len(set(profiled)) > 1 and profiled[-1] == int(tokens.low) and max(profiled) > profiled[-1]:
         return profiled[-1]
     return None
+
+
+def _hides_the_budget(inputs: CheckInputs, tokens: Interval) -> bool:
+    """Whether a pool split from what the cap left has these tokens whatever memory holds (to 0.5.10: more than the cap)."""
+    if inputs.geometry is None or inputs.geometry.windows is None or not tokens.is_exact:
+        return False
+    arithmetic = Arithmetic(inputs)
+    budgets = [arithmetic.budgets(release, int(tokens.low), None) for release in inputs.candidates()]
+    found = [budget for budget in budgets if budget is not None]
+    return bool(found) and all(budget.high >= LARGEST_BUDGET for budget in found)
 
 
 def _state_slots(inputs: CheckInputs, slots: int | None) -> tuple[str, str] | None:

@@ -140,11 +140,13 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
     profiled = [n.value for n in sized if isinstance(n.value, int)]
     larger = max(profiled) if profiled and max(profiled) > facts.tokens else None
     page = facts.inputs.arguments.page_size
-    rounded = cap - facts.tokens if isinstance(cap, int) and cap != facts.tokens else None
+    apart = isinstance(cap, int) and cap != facts.tokens
+    rounded = cap - facts.tokens if apart and cap > facts.tokens else None
     free = facts.free_at_end.interval if facts.free_at_end and not facts.inputs.on_shared_memory else None
     values = {
         "tokens": facts.tokens,
-        "cap": cap,
+        "cap": cap if apart else None,
+        "split": "" if apart and cap < facts.tokens else None,
         "profiled": larger,
         "share": 1 - facts.tokens / larger if larger else None,
         "rounded": rounded,
