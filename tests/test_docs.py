@@ -10,9 +10,12 @@ import sys
 import pytest
 
 from kvdiag.cli.main import COMMANDS
-from tests.conftest import ROOT
+from tests.conftest import CHECKOUT, ROOT
+
+of_checkout = pytest.mark.skipif(not CHECKOUT, reason="tests the checkout itself")
 
 
+@of_checkout
 def test_the_site_builds_strictly(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
@@ -54,6 +57,7 @@ def test_the_manual_page_is_what_its_script_makes(tmp_path):
     assert all(f"kvdiag {name}" in committed for name in COMMANDS)
 
 
+@of_checkout
 def test_the_files_the_recipes_name_exist():
     """A recipe that names a file or test that moved sends people astray."""
     for page in ("CONTRIBUTING.md", "ARCHITECTURE.md", "README.md"):
