@@ -213,3 +213,45 @@ def test_prefill_lines_alone_show_no_reserve(tmp_path, more):
     )
     diagnosis = explained(tmp_path, line * 3)
     assert "admission reserve" not in render(diagnosis)
+
+
+def test_weights_of_a_release_that_prints_no_usage_are_what_went_between_the_readings(tmp_path):
+    start = start_of(
+        tmp_path,
+        "[2025-01-04 05:06:07 TP0] Load weight begin. avail mem=22.50 GB\n"
+        "[2025-01-04 05:09:07 TP0] Load weight end. type=Qwen2ForCausalLM, dtype=torch.bfloat16, avail mem=8.00 GB\n"
+        "[2025-01-04 05:09:07 TP0] KV Cache is allocated. K size: 2.50 GB, V size: 2.50 GB.\n"
+        "[2025-01-04 05:09:07 TP0] Memory pool end. avail mem=3.00 GB\n",
+    )
+    (ledger,) = start.memory
+    assert float(ledger.get("weights").low / 2**30) == pytest.approx(14.5, abs=0.02)
+    assert abs(ledger.get("unexplained").low) < 2**26
+
+
+def test_a_queue_beside_overwritten_numbers_is_not_told_to_stand_before_an_idle_server(tmp_path):
+    line = (
+        "[2026-02-03 04:05:{:02d} TP0] Prefill batch, #new-seq: 1, #new-token: 896, #cached-tounning-req: 47, #queue-req: 71, "
+        "#pending-token: 60816, npu graph: False, input th\n"
+    )
+    start = start_of(tmp_path, "".join(line.format(second) for second in range(4)))
+    (found,) = [finding for finding in start.findings if finding.code == "KV511"]
+    assert "Up to 71 requests wait in the queue, and" in found.message
+    assert " 0 run" not in found.message
+
+
+def test_a_finding_names_each_line_once_and_a_size_of_one_figure_as_one(tmp_path):
+    start = start_of(
+        tmp_path,
+        "[2026-04-07 13:03:53] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=64.60 GB, "
+        "mem usage=17.99 GB.\n"
+        "[2026-04-07 13:03:53] Mamba Cache is allocated. max_mamba_cache_size: 20, conv_state size: 0.00GB, "
+        "ssm_state size: 0.98GB \n"
+        "[2026-04-07 13:03:53] KV Cache is allocated. #tokens: 661276, K size: 2.52 GB, V size: 2.52 GB\n"
+        "[2026-04-07 13:03:53] Capture cuda graph begin. This can take up to several minutes. avail mem=12.24 GB\n"
+        "[2026-04-07 13:03:55] Scheduler hit an exception: Traceback (most recent call last):\n"
+        "triton.compiler.errors.CompilationError: at 174:24:\n",
+    )
+    for finding in start.findings:
+        assert len(set(finding.lines)) == len(finding.lines), finding.code
+    (slots,) = [finding for finding in start.findings if finding.code == "KV411"]
+    assert " 48 MiB, all of them" in slots.message

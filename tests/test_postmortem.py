@@ -296,3 +296,45 @@ def test_waiting_for_what_the_lines_do_not_tell_is_not_called_saturated(tmp_path
     for text in (postmortem_text.render(result), postmortem_markdown.render(result)):
         assert "waiting" in text
         assert "saturated" not in text
+
+
+LEFT_OUT = (
+    "[2026-02-03 04:05:{second:02d}] Decode batch, #running-req: {running}, #token: 9200, token usage: {usage}, "
+    "gen throughput (token/s): 20.00"
+)
+PREFILL_SERVER = (
+    "[2026-02-03 04:05:{second:02d}] Prefill batch, #new-seq: 1, #new-token: 8192, #cached-token: 0, token usage: 0.30, "
+    "#running-req: 0, #queue-req: 0, #prealloc-req: 0, #inflight-req: {moving}, input throughput (token/s): 8000.00, "
+)
+
+
+def bound_of(tmp_path, lines):
+    """What ``explain`` and the review each say bound, and the review's kind of phase, as the text has it."""
+    log = tmp_path / "server.log"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = postmortem([str(log)])
+    ((bound, _),) = found.diagnosis.starts[0].limits.over_time["shares"].items()
+    (phase,) = found.reviews[0].phases
+    return bound, phase.binding, postmortem_text.kind(phase)
+
+
+@pytest.mark.parametrize("usage", ["0.92", "0.40"])
+def test_lines_whose_queue_was_left_out_do_not_say_that_nothing_waited(tmp_path, usage):
+    lines = [LEFT_OUT.format(second=second, running=6, usage=usage) for second in (1, 9, 17)]
+    assert bound_of(tmp_path, lines) == ("unknown", "unknown", "steady")
+    untimed = [line.partition("] ")[2] for line in lines]
+    assert bound_of(tmp_path, untimed) == ("unknown", "unknown", "steady")
+
+
+@pytest.mark.parametrize(("moving", "bound"), [(1, "arrivals"), (5, "transfer")])
+def test_one_request_on_its_way_beside_the_one_in_work_is_no_shortage_of_transfer(tmp_path, moving, bound):
+    lines = [PREFILL_SERVER.format(second=second, moving=moving) for second in (1, 9, 17)]
+    assert bound_of(tmp_path, lines)[:2] == (bound, bound)
+
+
+def test_a_phase_with_a_queue_has_lines_though_the_running_requests_are_overwritten(tmp_path):
+    line = (
+        "[2026-02-03 04:05:{:02d}] Prefill batch, #new-seq: 1, #new-token: 896, #cached-tounning-req: 47, #queue-req: 71, "
+        "#pending-token: 60816, npu graph: False, "
+    )
+    assert bound_of(tmp_path, [line.format(second) for second in (1, 9, 17)])[2] == "waiting"

@@ -52,16 +52,16 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
 
     ``admission_reserve`` means that the scheduler kept tokens back for what running requests may still write,
     ``prefill`` that a batch took as many new tokens as one may;
-    ``unknown`` that not even the largest reserve explains why work waited, that the line is of another server, or one of
-    prefill in a log that does not tell how large a batch may be.
+    ``unknown`` that not even the largest reserve explains why work waited, that the line is of another server, one of which
+    the queue was left out, or one of prefill in a log that does not tell how large a batch may be.
     """
     cap = bounds.cap
     if bounds.holds_too_much(batch) or bounds.runs_too_many(batch):
         return "unknown"
     if not batch.queued:
-        if batch.queued is None and not _is_full(batch):
-            return "unknown"
-        return "transfer" if (batch.transferring or 0) > (batch.running or 0) else "arrivals"
+        if (batch.transferring or 0) > busy(batch):
+            return "transfer"
+        return "arrivals" if batch.queued == 0 else "unknown"
     if cap and batch.running is not None and batch.running >= cap:
         return "max_running_requests"
     if batch.state_usage is not None and batch.state_usage.high >= FULL:
@@ -81,8 +81,9 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
     return "admission_reserve" if bounds.reserve_can_bind(batch.tokens, batch.running) else "unknown"
 
 
-def _is_full(batch: Batch) -> bool:
-    return batch.usage is not None and batch.usage.high >= FULL
+def busy(batch: Batch) -> int:
+    """Requests that the line's batch works on: what runs, and what a prefill batch admits."""
+    return (batch.running or 0) + (0 if batch.kind == "decode" else batch.new_seq or 0)
 
 
 def is_prefill_full(activity: Activity, chunk: int | None) -> bool:
@@ -103,6 +104,6 @@ def nothing_waited(activity: Activity, cap: int | None) -> bool:
     """Whether the decode lines tell that no request ever waited, went back to the queue, or came up to the cap."""
     decode = activity.decode
     most = max((batch.running or 0 for batch in decode), default=0)
-    moving = any((batch.transferring or 0) > (batch.running or 0) for batch in decode)
+    moving = any((batch.transferring or 0) > busy(batch) for batch in decode)
     waited = moving or bool(activity.retractions) or any(batch.queued != 0 for batch in decode)
     return bool(decode) and not waited and (cap is None or most < cap)

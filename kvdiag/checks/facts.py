@@ -226,5 +226,5 @@ class Facts:
 
 
 def event_lines(events: Iterable[Event], most: int = 6) -> tuple[int, ...]:
-    """The lines of the first `most` events."""
-    return tuple(event.record.line.number for event in list(events)[:most])
+    """The lines of the first `most` events, each once."""
+    return tuple(dict.fromkeys(event.record.line.number for event in list(events)[:most]))

@@ -77,7 +77,7 @@ def _ledger(inputs: CheckInputs, rank: str) -> Ledger | None:
     if reading is None or reading.total is None or grew_while_loading(start, rank) is not None:
         return None
     parts = [
-        _sum(start, "weights", rank, ("weight_memory",), "target"),
+        _sum(start, "weights", rank, ("weight_memory",), "target") or _weights_between(start, rank),
         _sum(start, "draft_weights", rank, ("weight_memory",), "draft"),
         _sum(start, "kv_pool", rank, ("kv_pool_bytes",), "target"),
         _sum(start, "draft_kv", rank, ("kv_pool_bytes",), "draft"),
@@ -119,6 +119,20 @@ def _sum(start: Start, part: str, rank: str, names: tuple[str, ...], role: str |
         assert number.interval is not None
         total = total + number.interval.with_unit("bytes")
     return Part(part, total, tuple(n.line for n in found))
+
+
+def _weights_between(start: Start, rank: str) -> Part | None:
+    """What loading took by the readings on both sides of it: releases before 0.4.3.post3 print no more.
+
+    None where a draft's weights state what they took, as the target's readings may then be missing.
+    """
+    after = start.first("available_gpu_memory", rank=rank)
+    before = start.first("pre_model_load_memory", rank=rank)
+    if start.find("weight_memory", rank=rank) or before is None or after is None or before.line > after.line:
+        return None
+    if before.interval is None or after.interval is None or (taken := before.interval - after.interval).low < 0:
+        return None
+    return Part("weights", taken, (before.line, after.line))
 
 
 def _table_part(inputs: CheckInputs, rank: str) -> Part | None:

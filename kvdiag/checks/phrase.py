@@ -82,4 +82,5 @@ def show(value: Any, word: str) -> str:
     low, high = (float(bound / Fraction(divisor)) for bound in (value.low, value.high))
     if high - low <= (5 * 10**-decimals if decimals else 0.5):
         return figure((low + high) / 2, decimals) + unit
-    return f"{figure(low, decimals)} to {figure(high, decimals)}{unit}"
+    least, most = figure(low, decimals), figure(high, decimals)
+    return f"{least}{unit}" if least == most else f"{least} to {most}{unit}"

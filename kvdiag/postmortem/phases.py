@@ -61,16 +61,24 @@ def _labels(samples: Samples, retractions: list[float], width: float, count: int
     lines = np.bincount((seconds / width).astype(np.int64) * len(BOUNDS) + bound, minlength=count * len(BOUNDS))
     by_bucket: Any = lines.reshape(count, len(BOUNDS))
     commonest = zip(by_bucket.argmax(axis=1).tolist(), by_bucket.any(axis=1).tolist(), strict=True)
-    labels = [_label(bound) if any_line else "" for bound, any_line in commonest]
     queued = samples.value("queued")
+    waits = np.zeros(count, np.bool_)
+    if queued is not None:
+        waits[(seconds[queued[active] > 0] / width).astype(np.int64)] = True
+    labels = [
+        condition(bound, waits=any_waits) if any_line else ""
+        for (bound, any_line), any_waits in zip(commonest, waits.tolist(), strict=True)
+    ]
     _fill_gaps(labels, seconds, None if queued is None else queued[active], width)
     for index in _stormy(sorted(retractions), width, count):
         labels[index] = "storm:kv_pool"
     return labels
 
 
-def _label(bound: int) -> str:
-    return "steady:arrivals" if bound == ARRIVALS else f"saturated:{BOUNDS[bound]}"
+def condition(bound: int, *, waits: bool) -> str:
+    """``kind:binding`` of lines by what bound at them (a place in `BOUNDS`), and by whether any tells that work waited."""
+    saturated = bound != ARRIVALS and (waits or BOUNDS[bound] != "unknown")
+    return f"{'saturated' if saturated else 'steady'}:{BOUNDS[bound]}"
 
 
 def _fill_gaps(labels: list[str], seconds: Any, queued: Any, width: float) -> None:

@@ -14,7 +14,7 @@ from kvdiag.checks.binding import Bounds
 from kvdiag.frozen import replace
 from kvdiag.postmortem.gather import Rows
 from kvdiag.postmortem.model import Concurrency, Phase, Review, Spread
-from kvdiag.postmortem.phases import Span, Stretch, spans, stretches, within
+from kvdiag.postmortem.phases import Span, Stretch, condition, spans, stretches, within
 from kvdiag.postmortem.samples import BOUNDS, FULL, Samples, in_order, put_right, samples_of, set_back
 
 CURVE_POINTS = 1500
@@ -77,8 +77,10 @@ def _since(origin: datetime, when: str) -> float | None:
 def _untimed(samples: Samples, retractions: list[tuple[str, int]]) -> Review:
     """The one stretch of a log without times."""
     counts = np.bincount(samples.bound, minlength=len(BOUNDS))
-    bound = BOUNDS[next(int(place) for place in samples.bound if counts[place] == counts.max())]
-    stretch = Stretch(0.0, 0.0, "steady" if bound == "arrivals" else "saturated", bound)
+    bound = next(int(place) for place in samples.bound if counts[place] == counts.max())
+    queued = samples.value("queued")
+    kind, _, binding = condition(bound, waits=queued is not None and bool((queued > 0).any())).partition(":")
+    stretch = Stretch(0.0, 0.0, kind, binding)
     events = np.array([(0.0, count) for _, count in retractions], np.float64).reshape(-1, 2)
     (span,) = spans([stretch])
     return _review(samples, (_phase(stretch, span, samples, events, None),), retractions, (None, None), {})

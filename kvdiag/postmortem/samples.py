@@ -96,8 +96,9 @@ def _seconds(rows: Rows) -> Any:
 def _bound(rows: Rows, running: Any, bounds: Bounds) -> Any:
     """What bound at each line: the first of the conditions that holds, from the last to the first here."""
     count = len(rows)
-    bound = np.full(count, ARRIVALS, np.int8)
     queued = rows.values.get("queued")
+    untold = np.ones(count, np.bool_) if queued is None else np.isnan(queued)
+    bound = np.where(untold, np.int8(BOUNDS.index("unknown")), np.int8(ARRIVALS))
     waits = np.zeros(count, np.bool_) if queued is None else queued > 0
     admitted = np.where(rows.decode, 0.0, _or_zero(rows, "new_seq"))
     busy = running + admitted

@@ -66,7 +66,7 @@ def kind(phase: Phase) -> str:
     """The phase in a word; where the lines do not tell what bound, none that says so."""
     if phase.binding != "unknown":
         return phase.kind
-    return "no lines" if phase.running.p50 is None else {"saturated": "waiting"}.get(phase.kind, phase.kind)
+    return "no lines" if phase.running.p50 is phase.queued.p50 is None else {"saturated": "waiting"}.get(phase.kind, phase.kind)
 
 
 def moment(text: str | None) -> str:

@@ -32,8 +32,8 @@ _TOLD_APART = ("token_to_kv_pool_allocator.available_size()", "available_token_s
 """Where one of these stands beside it, ``available_size`` is free and evictable tokens together."""
 
 
-def _balance(event: Event) -> tuple[int, str] | None:
-    """Of the first book that does not balance, else of the first: what is free less what the pool has, and of what.
+def _balance(event: Event) -> tuple[int, str, int] | None:
+    """Of the first book that does not balance, else of the first: what is free less what the pool has, of what, and that.
 
     Above zero, more is free than exists. None where the line prints no book.
     """
@@ -45,13 +45,17 @@ def _balance(event: Event) -> tuple[int, str] | None:
             if any(name in record.values for name in _TOLD_APART):
                 found = [found[0], *found[2:]]
             more = sum(int(part) for part in found if part is not None) - whole
-            balances.append((more, "state slot" if _of_states(record, total) else "token"))
+            balances.append((more, _kept_in(record, total), whole))
     return next((balance for balance in balances if balance[0]), balances[0] if balances else None)
 
 
-def _of_states(record: Record, total: str) -> bool:
+def _kept_in(record: Record, total: str) -> str:
+    """What the pool of that capacity holds."""
     named = record.values.get({"total": "pool", "second total": "second pool"}.get(total, ""))
-    return total == _STATES or (named is not None and named.text.startswith("mamba"))
+    pool = named.text if named is not None else ""
+    if total == _STATES or pool.startswith("mamba"):
+        return "state slot"
+    return "window-pool token" if total == "swa_tokens_per_layer" or pool.startswith("swa") else "token"
 
 
 def _many(count: int, what: str) -> str:
@@ -63,8 +67,8 @@ def freed_twice(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("pool_leak"):
         balance = _balance(event)
         if balance is not None and balance[0] > 0:
-            more, what = balance
-            page = facts.inputs.arguments.page_size if what == "token" else None
+            more, what, _ = balance
+            page = facts.inputs.arguments.page_size if what != "state slot" else None
             pages = more // page if page and more % page == 0 else None
             yield Hit(event_lines([event]), {"more": more, "what": _many(more, what), "page": page, "pages": pages})
             return
@@ -75,8 +79,7 @@ def lost_tokens(facts: Facts, at: At) -> Iterator[Hit]:
     for event in facts.events("pool_leak"):
         balance = _balance(event)
         if balance is not None and balance[0] < 0:
-            lost, what = balance
-            total = event.record.number(_STATES if what != "token" else "max_total_num_tokens")
+            lost, what, total = balance
             yield Hit(event_lines([event]), {"lost": -lost, "what": _many(-lost, what), "all": what + "s", "total": total})
             return
 
@@ -84,5 +87,5 @@ def lost_tokens(facts: Facts, at: At) -> Iterator[Hit]:
 def unbalanced_books(facts: Facts, at: At) -> Iterator[Hit]:
     """The self-check failed and prints no figures to tell which way."""
     events = facts.events("pool_leak")
-    if events and all((_balance(event) or (0, ""))[0] == 0 for event in events):
+    if events and all((_balance(event) or (0,))[0] == 0 for event in events):
         yield Hit(event_lines(events), {"count": len(events)})

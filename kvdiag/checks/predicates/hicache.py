@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
+from kvdiag.quantity import Interval
+from kvdiag.starts import Event
 
 At = Mapping[str, float]
 
@@ -18,13 +20,20 @@ def size_per_rank(facts: Facts, at: At) -> Iterator[Hit]:
         by_rank.setdefault(str(event.record.rank), []).append(position)
     if len(by_rank) < 2:
         return
-    total = None
-    for event in events:
+    total, each = Interval.of(0, unit="bytes"), Interval.of(0, unit="bytes")
+    first = next(iter(by_rank.values()))
+    for position, event in enumerate(events):
         asked = event.record.interval("GB")
         assert asked is not None
-        total = asked if total is None else total + asked
-    each = events[0].record.interval("GB")
-    yield Hit(event_lines(events), {"ranks": len(by_rank), "each": each, "total": total})
+        total = total + asked
+        each = each + asked if position in first else each
+    alike = len({tuple(_sizes(events, places)) for places in by_rank.values()}) == 1
+    yield Hit(event_lines(events), {"ranks": len(by_rank), "each": each if alike else None, "total": total})
+
+
+def _sizes(events: list[Event], places: list[int]) -> list[str]:
+    """The sizes printed at these places, in order of size: a rank's pools may come in any order."""
+    return sorted(value.text for place in places if (value := events[place].record.values.get("GB")) is not None)
 
 
 def smaller_than_device(facts: Facts, at: At) -> Iterator[Hit]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Batch
-from kvdiag.checks.binding import bound_by, nothing_waited
+from kvdiag.checks.binding import bound_by, busy, nothing_waited
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.findings import Hit
 
@@ -182,7 +182,7 @@ def prefill_bound(facts: Facts, at: At) -> Iterator[Hit]:
     chunk = facts.whole("chunked_prefill_size")
     values: dict[str, Any] = {
         "queued": max(b.queued or 0 for b in waits),
-        "running": max((b.running or 0 for b in waits), default=None),
+        "running": max((b.running for b in waits if b.running is not None), default=None),
         "new": max(new),
         "counts": facts.new_token,
         "pending": max(pending) if pending else None,
@@ -229,7 +229,7 @@ def transfer_bound(facts: Facts, at: At) -> Iterator[Hit]:
     found = [
         b
         for b in facts.activity.batches
-        if (b.transferring or 0) > (b.running or 0) and not b.queued and b.usage is not None and b.usage.high < at["usage"]
+        if (b.transferring or 0) > busy(b) and not b.queued and b.usage is not None and b.usage.high < at["usage"]
     ]
     if len(found) >= at["lines"] and len(found) >= at["share"] * len(facts.activity.batches):
         yield Hit(tuple(b.line for b in found[:4]), {"waiting": max(b.transferring or 0 for b in found), "lines": len(found)})
