@@ -88,7 +88,7 @@ def test_stages_that_differ_are_told_one_by_one():
         (LLAMA, "0.5.9", {"max_total_tokens": 32, "page_size": 64}, "max_total_tokens 32 is less than one page of 64 tokens"),
         (LLAMA, "0.5.9", {"max_total_tokens": 64, "page_size": 64}, None),
         (LLAMA, "0.5.9", {"page_size": 1_000_000}, "its memory holds less than one page of 1000000 tokens; lower page_size"),
-        (LLAMA, "0.5.9", {"mem_fraction_static": 0.48}, "not enough memory for one token; raise mem_fraction_static above"),
+        (LLAMA, "0.5.9", {"mem_fraction_static": 0.48}, "not enough memory for one token; raise mem_fraction_static above 0."),
         (
             LLAMA,
             "0.5.14",
@@ -235,3 +235,38 @@ def test_drafts_of_the_requests_of_each_replica_are_taken_first():
     size = int(rest * 0.9 / 1.9 * GIB // MIB)
     found = split_state(10.0, asked, parse_release("0.5.8"))
     assert (found.size, found.rest) == (size, rest - size * MIB / GIB)
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "args", "said"),
+    [
+        (LLAMA, "0.5.13.post1", {"speculative_algorithm": "EAGLE"}, "makes the draft's pool beside this one"),
+        (LLAMA, "0.5.14", {"speculative_algorithm": "EAGLE"}, "no draft model is given"),
+        (LLAMA, "0.5.14", {"speculative_algorithm": "NGRAM"}, None),
+        (LATENT, "0.5.14", {"speculative_algorithm": "EAGLE"}, None),
+    ],
+)
+def test_a_draft_that_is_not_in_the_figures_is_said_to_be_left_out(config, release, args, said):
+    notes = kvdiag.size(
+        config=config,
+        release=release,
+        args={"mem_fraction_static": 0.9, **args},
+        available_gpu_memory=60.0,
+        pre_model_load_memory=70.0,
+    ).notes
+    told = [note for note in notes if "draft" in note]
+    assert (told == []) if said is None else said in told[0]
+
+
+def test_a_pool_below_one_context_is_said_beside_its_size():
+    def notes(available):
+        return kvdiag.size(
+            config=LLAMA,
+            release="0.5.9",
+            args={"mem_fraction_static": 0.9},
+            available_gpu_memory=available,
+            pre_model_load_memory=70.0,
+        ).notes
+
+    assert any("less than one request of the full context" in note for note in notes(7.5))
+    assert notes(60.0) == ()

@@ -246,6 +246,7 @@ def test_a_fraction_that_is_given_is_kept_whole_where_the_environment_says_so(re
         ({"tp_size": 4, "attn_cp_size": 3}, ["tp_size 4 does not divide by attn_cp_size x dp_size 3"]),
         ({"pp_size": 33}, ["33 stages for 32 layers: some of them hold none"]),
         ({"pp_size": 32}, []),
+        ({"pp_size": 2, "speculative_algorithm": "EAGLE"}, ["refuses pipeline stages with speculative decoding"]),
         ({"page_size": 3, "chunked_prefill_size": 4096}, ["--chunked-prefill-size 4096 does not divide by --page-size 3"]),
         ({"page_size": 3}, ["the prefill chunk, a power of two, does not divide by --page-size 3"]),
         ({"page_size": 64, "chunked_prefill_size": 4096}, []),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import mutable, replace
 from kvdiag.quantity import GIB
@@ -14,8 +16,6 @@ from kvdiag.sizing.resolve import Settings
 from kvdiag.sizing.slots import pool_slots, reported_slots
 from kvdiag.sizing.speculative import grown_tokens
 from kvdiag.sizing.state import split_state
-
-_RAISE = "raise mem_fraction_static above 1 - (free after loading / free before it), if that is less than 1"
 
 
 @mutable
@@ -39,8 +39,8 @@ def requests_of(plan: Plan, found: Pools, context: int | None = None) -> int:
     return reported_slots(found.profiled, found.reported, demand, plan.settings.release, speculative_dp=speculative_dp)
 
 
-def pools_of(plan: Plan, rest: float) -> Pools:
-    """The pools made of a budget of `rest` GiB, before states are taken out of it.
+def pools_of(plan: Plan, rest: float, least: float | None) -> Pools:
+    """The pools made of a budget of `rest` GiB, before states are taken out of it; `least` is the fraction that leaves nothing.
 
     Raises CannotSizeError where the server would not start.
     """
@@ -50,22 +50,31 @@ def pools_of(plan: Plan, rest: float) -> Pools:
         split = split_state(rest, plan.state, settings.release)
         state, rest = split.size, split.rest
     if since(settings.release, "0.5.14") and rest <= 0:
-        raise CannotSizeError(f"the server would not start: the weights leave no memory for the KV cache; {_RAISE}")
+        raise CannotSizeError(f"the server would not start: the weights leave no memory for the KV cache; {_raised(least)}")
     found = _configured(plan, rest, state) if since(settings.release, "0.5.11") else _profiled(plan, rest, state)
     found.state = state
     if found.reported <= 0:
-        raise CannotSizeError(_why_none(settings, plan.stages[0], rest))
+        raise CannotSizeError(_why_none(settings, plan.stages[0], rest, least))
     return found
 
 
-def _why_none(settings: Settings, stage: StagePlan, rest: float) -> str:
+def _raised(least: float | None) -> str:
+    """Which fractions would leave some budget; None where the memory behind it is not known."""
+    if least is None:
+        return "raise mem_fraction_static above 1 - (free after loading / free before it), if that is less than 1"
+    if least >= 1:
+        return "no mem_fraction_static would: more GPUs, or smaller weights"
+    return f"raise mem_fraction_static above {math.ceil(least * 1000) / 1000:.3f} (1 - free after loading / free before it)"
+
+
+def _why_none(settings: Settings, stage: StagePlan, rest: float, least: float | None) -> str:
     """Why not a single token is left: a cap or a page, or too little memory."""
     cap, page = settings.arguments.max_total_tokens, settings.page
     if cap is not None and cap < page:
         return f"the server would not start: max_total_tokens {cap} is less than one page of {page} tokens"
     if stage.cell and rest * GIB >= stage.cell:
         return f"the server would not start: its memory holds less than one page of {page} tokens; lower page_size"
-    return f"the server would not start: not enough memory for one token; {_RAISE}"
+    return f"the server would not start: not enough memory for one token; {_raised(least)}"
 
 
 def _quotient(rest: float, cell: float, release: Release) -> int:

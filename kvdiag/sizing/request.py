@@ -26,7 +26,7 @@ from kvdiag.sizing.resolve import forced_fraction, given_share, is_multimodal
 from kvdiag.sizing.size import Memory, Sizing, size
 from kvdiag.sizing.speculative import needs_draft_config
 from kvdiag.sizing.startable import serves_none, would_not_start
-from kvdiag.sizing.untold import open_kv_dtype, untold_notes
+from kvdiag.sizing.untold import draft_notes, open_kv_dtype, untold_notes
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | ModelConfig
 KEPT = 512
@@ -79,6 +79,7 @@ def requested_size(
         *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
         *serves_none(sizing.max_running_requests), *_lowered(geometry, arguments, number, sizing.mem_fraction_static),
         *_pages_of_amd(geometry, number, device), *untold_notes(geometry, arguments),
+        *draft_notes(geometry, arguments, number, draft),
     )  # fmt: skip
     if KV_DTYPE in geometry.untold and isinstance(config, ModelConfig):
         asking = replace(geometry, kv_cache_quant_algo="FP8")

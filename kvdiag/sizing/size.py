@@ -40,6 +40,7 @@ RESIZED_NOTE = (
     "max_total_num_tokens is an upper bound: this server sizes the pool anew by what is free after graphs are captured, and says "
     "so in a line 'Post-capture KV sizing'"
 )
+BELOW_CONTEXT = "the pool holds less than one request of the full context of {:,} tokens: longer ones than the pool are refused"
 OWN_CAP = (
     "max_running_requests starts from a cap of {}, which SGLang sets {} where --max-running-requests is not given, whatever the "
     "pool holds"
@@ -124,8 +125,10 @@ def size(
         why = NO_MEMORY if memory is None else NO_ENCODER if settings.encoder_untold else NO_BUDGET
         return _sizing(plan, None, None, fraction, (why,))
     slack = memory.total * (1 - fraction)
-    rest = memory.available - slack - (settings.reserved_gib if reserved_gib is None else reserved_gib)
-    return _sizing(plan, rest, pools_of(plan, rest), fraction, ())
+    left = memory.available - (settings.reserved_gib if reserved_gib is None else reserved_gib)
+    rest = left - slack
+    least = 1 - left / memory.total if memory.total > 0 else None
+    return _sizing(plan, rest, pools_of(plan, rest, least), fraction, ())
 
 
 def _plan(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None) -> Plan:
@@ -168,16 +171,18 @@ def _sizing(plan: Plan, rest: float | None, found: Pools | None, fraction: float
         mamba_cache_per_req=plan.state.whole if plan.state else None,
         symbol=plan.symbol,
         missing=missing,
-        notes=() if found is None else _notes(settings),
+        notes=() if found is None else _notes(settings, found),
         stages=plan.stage_terms,
     )
 
 
-def _notes(settings: Settings) -> tuple[str, ...]:
+def _notes(settings: Settings, found: Pools) -> tuple[str, ...]:
     notes: tuple[str, ...] = (RESIZED_NOTE,) if settings.resized_later else ()
     if settings.arguments.max_running_requests is None and settings.requests is not None:
         why = "for DeepSeek-V4" if settings.geometry.compressed else "with speculative decoding"
         notes += (OWN_CAP.format(settings.requests, why),)
+    if found.reported < settings.context and not context_untold(settings.geometry, settings.arguments):
+        notes += (BELOW_CONTEXT.format(settings.context),)
     return notes
 
 

@@ -120,7 +120,17 @@ def needs_draft_config(arguments: ServerArguments, release: Release) -> bool:
     path, name = arguments.speculative_draft_model_path, arguments.speculative_algorithm
     if name in (None, "NGRAM") or (path is None and name != "DFLASH") or (path is not None and path == arguments.model_path):
         return False
-    return since(release, "0.5.11" if name in _BLOCKS else "0.5.14")
+    return charges_drafts(arguments, release)
+
+
+def charges_drafts(arguments: ServerArguments, release: Release) -> bool:
+    """Whether the draft's cache is part of a token's price (``DefaultPoolConfigurator.__init__``)."""
+    return since(release, "0.5.11" if arguments.speculative_algorithm in _BLOCKS else "0.5.14")
+
+
+def keeps_drafts(geometry: Geometry, arguments: ServerArguments, release: Release) -> bool:
+    """Whether the target's own config says what its drafts take."""
+    return _tree_draft(geometry, arguments, release, None) is not None
 
 
 def _draft(

@@ -26,6 +26,10 @@ def would_not_start(geometry: Geometry, arguments: ServerArguments, given: Itera
         notes.append(
             f"the server would not start: tp_size {arguments.tp_size} does not divide by attn_cp_size x dp_size {shares}"
         )
+    if arguments.pp_size > 1 and arguments.speculative_algorithm and names & {"pp_size", "speculative_algorithm"}:
+        notes.append(
+            "the server would not start: SGLang refuses pipeline stages with speculative decoding (but for EAGLE on Ascend)"
+        )
     if arguments.pp_size > geometry.num_hidden_layers:
         notes.append(f"{arguments.pp_size} stages for {geometry.num_hidden_layers} layers: some of them hold none")
     if arguments.dcp_size > 1 and arguments.tp_size % arguments.dcp_size:
