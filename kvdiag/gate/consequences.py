@@ -5,21 +5,23 @@ from __future__ import annotations
 from fractions import Fraction
 
 from kvdiag.frozen import frozen
+from kvdiag.gate.free import explained, is_reading, left_over
 from kvdiag.gate.model import Drift, Snapshot
 from kvdiag.gate.pair import Change, Pair
 from kvdiag.gate.words import changed_arguments
 from kvdiag.quantity import Interval
 
-_AFTER = ("memory_after_pool", "memory_before_graphs", "memory_after_graphs", "memory_after_start")
-_ZERO = Interval.of(0, unit="bytes")
-
 
 @frozen
 class Root:
-    """What a change follows from, and the sentence that says how."""
+    """What a change follows from, and the sentence that says how.
+
+    `left` is what the change has beyond that; None where it follows in full.
+    """
 
     of: str
     reason: str
+    left: Interval | None = None
 
 
 _ARGUMENT_OF = {
@@ -39,14 +41,12 @@ def told_by_argument(name: str, before: Snapshot, after: Snapshot) -> str:
 
 
 def follows(change: Change, pair: Pair, cell: Drift | None) -> Root | None:
-    """The root of a change where another change gives its very size; None where it stands for itself."""
+    """The root of a change where another change gives its size, or a part of it; None where it stands for itself."""
     values = change.intervals
     if values is None:
         return None
-    if change.name in _AFTER:
-        return _memory_after(change, values, pair)
-    if change.name == "available_gpu_memory":
-        return _available(change, values, pair)
+    if is_reading(change.name):
+        return _reading(change, pair)
     if change.name == "max_running_requests":
         return _requests(pair)
     if change.name in ("graph_memory", "weight_memory", "distributed_init_memory", "pre_model_load_memory", "rest_memory"):
@@ -88,54 +88,11 @@ def _requests(pair: Pair) -> Root | None:
     return Root("capacity", "without --max-running-requests it follows from the capacity")
 
 
-def _available(change: Change, values: tuple[Interval, Interval], pair: Pair) -> Root | None:
-    """Less free before loading, or larger weights, is as much less after it."""
-    rank = change.ranks[0]
-    total, weights = pair.changed("pre_model_load_memory", rank), pair.changed("weight_memory", rank)
-    if total is None and weights is None:
+def _reading(change: Change, pair: Pair) -> Root | None:
+    """A reading of free memory follows from an earlier one and from what was taken between the two, in full or in part."""
+    found = explained(change, pair)
+    if found is None:
         return None
-    expected = values[0] + _difference(pair, "pre_model_load_memory", rank) - _difference(pair, "weight_memory", rank)
-    if not expected.meets(values[1]):
-        return None
-    names = [c.name for c in (total, weights) if c is not None]
-    return Root(names[0], f"it follows from {' and '.join(names)}")
-
-
-def _memory_after(change: Change, values: tuple[Interval, Interval], pair: Pair) -> Root | None:
-    """What is left after a step moves with what was left before it, and against what the step took."""
-    rank = change.ranks[0]
-    earlier = pair.changed("memory_after_pool", rank) if change.name != "memory_after_pool" else None
-    if earlier is not None:
-        expected = values[0] + _difference(pair, "memory_after_pool", rank) - _difference(pair, "graph_memory", rank)
-        return Root("memory_after_pool", "it follows from memory_after_pool") if expected.meets(values[1]) else None
-    pools = _pools(pair.after, pair.ranks.get(rank, rank)) - _pools(pair.before, rank)
-    same_pools = pools.low <= 0 <= pools.high and pair.changed("max_total_num_tokens") is None
-    if same_pools and pair.changed("available_gpu_memory", rank) is None:
-        return None
-    expected = values[0] + _difference(pair, "available_gpu_memory", rank) - pools
-    if not expected.meets(values[1]):
-        return None
-    return Root("kv_pool_bytes", "the pools and what was free before them account for it")
-
-
-def _difference(pair: Pair, name: str, rank: str) -> Interval:
-    """How much a number of the target moved on a rank, with what its printed digits leave open; zero where it is not stated."""
-    first = _value(pair.before, name, rank)
-    second = _value(pair.after, name, pair.ranks.get(rank, rank))
-    return second - first if first is not None and second is not None else _ZERO
-
-
-def _value(snapshot: Snapshot, name: str, rank: str) -> Interval | None:
-    for number in snapshot.find(name, "target"):
-        if rank in number.ranks and isinstance(number.value, Interval):
-            return number.value
-    return None
-
-
-def _pools(snapshot: Snapshot, rank: str) -> Interval:
-    total = _ZERO
-    for name in ("kv_pool_bytes", "state_pool_bytes"):
-        for number in snapshot.find(name):
-            if isinstance(number.value, Interval) and (rank in number.ranks):
-                total = total + number.value
-    return total
+    if found.left is not None:
+        return Root(found.of, left_over(found), found.left)
+    return Root(found.of, f"it follows from {found.why}")

@@ -8,7 +8,7 @@ from kvdiag.frozen import replace
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.causes import cell_reason
 from kvdiag.gate.codes import meaning_of
-from kvdiag.gate.consequences import follows, told_by_argument
+from kvdiag.gate.consequences import Root, follows, told_by_argument
 from kvdiag.gate.decompose import decompose
 from kvdiag.gate.model import Drift, Snapshot, Stated
 from kvdiag.gate.noise import SHARED, noise_of
@@ -63,13 +63,19 @@ def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
     if meaning.kind == "reading":
         if shared:
             return replace(drift, level="note", noise=True, reason=SHARED)
-        root = follows(change, pair, cell)
-        return (
-            replace(drift, level="note", reason=root.reason, follows=root.of) if root else replace(drift, reason=_moved(change))
-        )
+        return _reading(drift, change, follows(change, pair, cell))
     if meaning.kind == "capacity" and pair.a is not None and pair.b is not None:
         return _capacity(drift, change, pair, cell)
     return replace(drift, reason=known_differences(pair.before, pair.after))
+
+
+def _reading(drift: Drift, change: Change, root: Root | None) -> Drift:
+    """A reading that follows in full is a note; one that follows in part is judged by what is left over."""
+    if root is None:
+        return replace(drift, reason=_moved(change))
+    if root.left is None:
+        return replace(drift, level="note", reason=root.reason, follows=root.of)
+    return replace(drift, level="warning" if root.left.low > 0 else "error", reason=root.reason)
 
 
 def _capacity(drift: Drift, change: Change, pair: Pair, cell: Drift | None) -> Drift:
