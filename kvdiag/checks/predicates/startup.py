@@ -47,17 +47,17 @@ def _values(facts: Facts, event: Event) -> dict[str, Any]:
     total, available = facts.total, facts.available
     values: dict[str, Any] = {"fraction": fraction, "total": total, "available": available}
     printed = event.record.interval("available/pre")
-    if printed is not None:
-        values["least"] = float(printed.high)
+    least = printed.high if printed is not None else None
+    values |= {"least": least, "stated": event.record.number("available/pre")}
     if total is None or available is None:
         return values
     values["weights"] = total - available
-    values["least"] = float(1 - available.low / total.high)
+    values["least"] = least if least is not None else 1 - available.low / total.high
     values["budget"] = _budget(facts, fraction)
     values["step"] = total / 100
     cell, context = facts.cell or facts.recomputed_cell, facts.context
     if cell is not None and context:
-        one = float(1 - (available.low - cell.high * context) / total.high)
+        one = values["least"] + cell.high * context / total.low
         values["for_context"] = one if one < 1 else None
         values["context"] = context
     return values
@@ -99,7 +99,8 @@ def no_memory(facts: Facts, at: At) -> Iterator[Hit]:
         loaded = "leave no GPU memory" in event.record.message
         if budget is None and values.get("least") is None and (loaded or facts.start.server_args):
             return
-        values["raise_to"] = values.get("for_context") or values.get("least")
+        values["raise_to"] = values.get("for_context")
+        values["none"] = None if values["stated"] is not None else values["least"]
         yield Hit(event_lines([event]), values)
 
 
