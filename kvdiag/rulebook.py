@@ -50,6 +50,11 @@ def add_folder(path: str) -> None:
     _user_folders.append(path)
 
 
+def is_shipped(document: Document) -> bool:
+    """Whether a document is of the shipped rules, and not of a folder of the user's."""
+    return str(document["_path"]).startswith(os.path.join(rules_dir(), ""))
+
+
 def read_toml(path: str) -> Document:
     """One rule file. Raises RuleError with path, line and column where it is not TOML."""
     import stat

@@ -11,6 +11,8 @@ from kvdiag.errors import ReleaseError, RuleError
 from kvdiag.frozen import frozen, replace
 from kvdiag.releases import parse_ranges
 
+_RELEASE = r"[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:rc[0-9]+)?(?:\.?post[0-9]+)?"
+_RANGE = re.compile(rf"(?:{_RELEASE})?\.\.(?:{_RELEASE})?|{_RELEASE}")
 Shape = Mapping[str, tuple[type, str]]
 """Key to the type its value must have and that type's name in words."""
 
@@ -77,6 +79,9 @@ class Place:
 
     def ranges(self, text: str) -> None:
         """`text` must name releases."""
+        wrong = next((part for part in text.split(",") if not _RANGE.fullmatch(part.strip())), None)
+        if wrong is not None:
+            raise self.error(f"{wrong.strip()!r} names no releases; a range is written first..last, an open end is left out")
         try:
             known = parse_ranges(text)
         except ReleaseError as error:

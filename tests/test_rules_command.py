@@ -81,7 +81,14 @@ def test_a_user_s_line_format_is_read(kvdiag, folder, tmp_path):
         ('title = "Pools: end"\n', "", "mine.toml:1:1: the key 'title' is missing"),
         ('meaning = "Every pool exists."', "meaning = 3", "mine.toml:3:1: 'meaning' must be a text"),
         ('unit = "GiB", ', "", "mine.toml:6:1: the key 'unit' is missing"),
-        ('releases = "0.5.23"', 'releases = "newest"', "mine.toml:9:1: 'newest' is not an SGLang release"),
+        ('releases = "0.5.23"', 'releases = "newest"', "mine.toml:9:1: 'newest' names no releases"),
+        (
+            'releases = "0.5.23"',
+            'releases = "0.5.23-"',
+            "mine.toml:9:1: '0.5.23-' names no releases; a range is written first..last",
+        ),
+        ('releases = "0.5.23"', 'releases = ""', "mine.toml:9:1: '' names no releases"),
+        ('unit = "GiB"', 'unit = "gigs"', "mine.toml:6:1: 'gigs' is no unit; the units are GiB,"),
         ('releases = "0.5.23"', 'releases = "9.9.9"', "mine.toml:9:1: no published release"),
         ("mem:.2f}", "mem:q}", "mine.toml:10:47: no kind 'q'"),
         ("{avail mem:.2f} GB", "⟦{avail mem:.2f} GB", "mine.toml:10:"),
@@ -113,6 +120,30 @@ def test_a_sample_that_fails_is_named_and_is_exit_code_1(kvdiag, folder, old, ne
     assert done.returncode == 1
     assert "mine.toml:11: " in done.stdout
     assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'family = "memory-pool-end"',
+            'family = "memory-pol-end"',
+            "mine.toml:1: there is no family 'memory-pol-end'; did you mean",
+        ),
+        ("avail mem", "avail-mem", "mine.toml:6: memory-pool-end has no field 'avail-mem'; did you mean 'avail mem'?"),
+    ],
+)
+def test_names_that_are_nearly_those_of_a_shipped_family_are_told(kvdiag, folder, old, new, said):
+    done = kvdiag("rules", "test", str(folder(GOOD.replace(old, new))))
+    assert done.returncode == 1
+    assert said in done.stdout
+
+
+def test_a_family_and_fields_of_one_s_own_pass(kvdiag, folder):
+    text = GOOD.replace("memory-pool-end", "arena").replace(
+        "[fields]", '[fields]\n"arena cells" = { unit = "count", meaning = "cells" }'
+    )
+    assert kvdiag("rules", "test", str(folder(text))).returncode == 0
 
 
 def test_a_user_s_format_that_takes_a_shipped_line_fails(kvdiag, folder):

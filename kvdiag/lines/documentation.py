@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from kvdiag import rulebook
@@ -26,6 +27,8 @@ def show(code: str) -> str:
 
 def _lines(family: Family) -> Iterator[str]:
     yield from (f"# {family.name}: {family.title}", "", family.meaning)
+    if family.group:
+        yield from ("", f"Group: {family.group}")
     if family.notes:
         yield from ("", family.notes)
     if family.fields:
@@ -48,8 +51,12 @@ def _indented(text: str) -> str:
 
 def test() -> Iterator[Tested]:
     """Reads each sample with its own template and against all others."""
-    for document in rulebook.load("lines"):
+    documents = rulebook.load("lines")
+    shipped = {document["family"]: document for document in documents if rulebook.is_shipped(document)}
+    for document in documents:
         place = Place.of(document)
+        if not rulebook.is_shipped(document):
+            yield from _slips(document, shipped)
         for number, (variant, sequence) in enumerate(zip(document["variant"], check(document), strict=True)):
             here = place.section("variant", number)
             for sample in variant.get("samples", ()):
@@ -59,6 +66,23 @@ def test() -> Iterator[Tested]:
                 yield Tested(f"{here.path}:{here.line}", "the variant has no sample")
             for name in _strangers(variant):
                 yield Tested(f"{here.path}:{here.at('also').line}", f"there is no family {name!r}")
+
+
+def _slips(document: dict[str, Any], shipped: Mapping[str, dict[str, Any]]) -> Iterator[Tested]:
+    """Names of a user's file that are nearly those of a shipped family: nothing would be made of their values."""
+    place, name = Place.of(document), document["family"]
+    if name not in shipped:
+        near = get_close_matches(name, shipped, 1, 0.85)
+        if near:
+            told = f"there is no family {name!r}; did you mean {near[0]!r}? A family of your own needs a name less like it"
+            yield Tested(f"{place.path}:{place.at('family').line}", told)
+        return
+    known = shipped[name].get("fields", {})
+    for field in document.get("fields", {}):
+        near = [] if field in known else get_close_matches(field, known, 1, 0.75)
+        if near:
+            told = f"{name} has no field {field!r}; did you mean {near[0]!r}? Numbers are made of the family's own fields only"
+            yield Tested(f"{place.path}:{place.at(field).line}", told)
 
 
 def _strangers(variant: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from kvdiag import rulebook
 from kvdiag.frozen import frozen, replace
 from kvdiag.lines.template import Sequence, TemplateError, field_names, heads, longest_literal, parse_template
+from kvdiag.quantity import UNITS
 from kvdiag.releases import ReleaseSet, parse_ranges
 from kvdiag.rulecheck import Place
 
@@ -133,6 +134,8 @@ def check(document: dict[str, Any]) -> list[Sequence]:
         for each in entry if isinstance(entry, list) else [entry]:
             here = place.at(name)
             here.keys(here.table(each), _FIELD, ("unit", "meaning"))
+            if each["unit"] not in UNITS:
+                raise here.error(f"{each['unit']!r} is no unit; the units are {', '.join(UNITS)}")
             if "releases" in each:
                 here.ranges(each["releases"])
     variants = enumerate(document["variant"])

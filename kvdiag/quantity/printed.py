@@ -20,6 +20,12 @@ UNIT_OF_PRINTED: dict[str, tuple[str, Fraction]] = {
 }
 """Unit of a rule file to (unit kvdiag reports in, factor); units not named here are reported as they are."""
 
+UNITS = (
+    *UNIT_OF_PRINTED, "tokens", "requests", "slots", "rows", "count", "index", "fraction", "seconds", "tokens/s", "GB/s",
+    "TFLOP/s", "text", "bool",
+)  # fmt: skip
+"""Every unit a rule file may give a value."""
+
 ABBREVIATED = r"~ ?\d{1,15}|~? ?\d{1,6}(?:\.\d{1,4})? ?[kKmM]"
 """A count as people shorten it: ``825k``, ``1.2M``, ``~160k``."""
 _THOUSANDS = {"": (1, 1), "k": (10**3, 2**10), "m": (10**6, 2**20)}
