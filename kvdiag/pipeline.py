@@ -14,8 +14,8 @@ from kvdiag.lines.neighbours import forks
 from kvdiag.lines.passing import Passing
 from kvdiag.lines.sample import is_big, sampled_records, strict_records
 from kvdiag.reading import Input, read_lines
-from kvdiag.releases import Release, parse_release
-from kvdiag.sizing.environment import Environment, environment_of
+from kvdiag.releases import parse_release
+from kvdiag.sizing.environment import environment_of
 from kvdiag.starts import Assembly, Start
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ def explain(
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
     environment: Mapping[str, str] | None = None,
+    draft_config: str | None = None,
 ) -> Diagnosis:
     """Reads the logs at `paths` and diagnoses every server start in them.
 
     `tap` sees each record as it passes, `rows` all scheduler lines as columns, with the index of their input; `thin` looks
     at few of them one by one. `progress` is told the bytes read of each path.
+    `config` is the model's, `draft_config` that of the model that drafts for it.
     `outside` is what other sources state, `workload` what the pools are planned for, `environment` the switches that the
     server's environment had.
 
@@ -93,13 +95,14 @@ def explain(
             outside=outside,
             workload=workload,
             environment=switches,
+            draft_config=draft_config,
         )
         for start in assembled
     ]
     if not starts:
         raise NotSglangError(_looks_like(inputs, watches))
     if source is not None:
-        _hold_against(starts, source, config, model, stated, switches)
+        _hold_against(starts, source)
     unknown = [watch.unknown for watch in watches if watch.unknown]
     samples = sorted((each for some in unknown for each in some.listed()), key=lambda each: not each.like)[:SAMPLES]
     return Diagnosis(inputs, starts, sum(some.count for some in unknown), samples)
@@ -143,21 +146,14 @@ def explain_beginning(path: str) -> Diagnosis:
     return Diagnosis([seen], [diagnose(start, siblings=starts) for start in starts], 0, [])
 
 
-def _hold_against(
-    starts: list[StartDiagnosis],
-    source: str,
-    config: str | None,
-    model: str | None,
-    stated: Release | None,
-    environment: Environment,
-) -> None:
+def _hold_against(starts: list[StartDiagnosis], source: str) -> None:
     from kvdiag.checks.in_source import InSource
-    from kvdiag.checks.inputs import gather
     from kvdiag.source import open_tree
 
     in_source = InSource(open_tree(source))
     for item in starts:
-        in_source.add(item, gather(item.start, config, model, stated, environment))
+        if item.facts is not None:
+            in_source.add(item, item.facts.inputs)
 
 
 def what_if(
@@ -169,27 +165,31 @@ def what_if(
     release: str | None = None,
     workload: Workload | None = None,
     environment: Mapping[str, str] | None = None,
+    draft_config: str | None = None,
 ) -> list[Prediction]:
     """The log's own server (the last start that states a capacity) with each of `changes` to its arguments.
 
-    With a `workload` each prediction also has what the pool would do with it; `environment` is that of the server.
+    With a `workload` each prediction also has what the pool would do with it; `environment` is that of the server,
+    `draft_config` the path of its draft model's config.
 
     Raises as `explain`, and InputError where no start states what a prediction could begin with.
     """
-    from kvdiag.checks.inputs import gather
     from kvdiag.checks.leftover import contradictions
     from kvdiag.checks.whatif import predict
 
-    stated = parse_release(release) if release else None
-    diagnosis = explain([path], config=config, model=model, release=release, environment=environment)
-    starts = [item for item in diagnosis.starts if item.start.first("max_total_num_tokens") or item.start.first("weight_memory")]
+    diagnosis = explain([path], config=config, model=model, release=release, environment=environment, draft_config=draft_config)
+    starts = [
+        (item, item.facts)
+        for item in diagnosis.starts
+        if item.facts and (item.start.first("max_total_num_tokens") or item.start.first("weight_memory"))
+    ]
     if not starts:
         raise InputError(
             f"{path}: no start in this log states a capacity or what is free after loading; give the start-up's lines"
         )
-    inputs = gather(starts[-1].start, config, model, stated, environment_of(environment or {}, stated))
-    contradicted = contradictions(starts[-1].checks)
-    predictions = [predict(inputs, change, workload, contradicted) for change in changes]
+    item, facts = starts[-1]
+    contradicted = contradictions(item.checks)
+    predictions = [predict(facts.inputs, change, workload, contradicted) for change in changes]
     if len(starts) == 1:
         return predictions
     from kvdiag.frozen import replace

@@ -125,6 +125,8 @@ def said(capsys, *arguments):
         ),
         (["rules", "lst"], "there is no lst; did you mean list?"),
         (["--frmat", "explain", LOG], "no option --frmat before the command; options of a command stand behind it"),
+        (["whatif", LOG, "--schedule-policy", "fcfs"], "--schedule-policy is SGLang's, but nothing that is computed here"),
+        (["postmortem", LOG, "--zzz"], "there is no option --zzz\n"),
         (["what", "--option"], "there is no option --option (to give it as text: kvdiag what -- --option)"),
         (["what"], "TEXT is missing (a field such as"),
         (["size", "--model", "Qwen/Qwen3-8B"], "--release is missing (SGLang release, as 0.5.9)"),

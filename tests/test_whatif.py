@@ -10,7 +10,7 @@ import kvdiag
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.whatif import predict
 from kvdiag.lines import read_records
-from kvdiag.pipeline import what_if
+from kvdiag.pipeline import explain, what_if
 from kvdiag.reading import Input, read_lines
 from kvdiag.starts import assemble
 from tests.boundaries import LLAMA, PLAIN_CELL
@@ -352,6 +352,27 @@ def test_a_draft_of_unknown_shape_gives_neither_a_false_alarm_nor_a_prediction(t
     (predicted,) = what_if(str(log), [{"mem_fraction_static": 0.85}], release="0.5.20")
     assert predicted.max_total_num_tokens is None
     assert "draft" in predicted.missing[0]
+
+
+def test_the_draft_s_config_given_closes_what_its_path_leaves_open(tmp_path):
+    log, draft = tmp_path / "drafted.log", tmp_path / "config.json"
+    log.write_text(SHARED_WITH_A_DRAFT)
+    draft.write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1}))
+    (predicted,) = what_if(str(log), [{"mem_fraction_static": 0.85}], release="0.5.20", draft_config=str(draft))
+    assert predicted.numbers["bytes_per_token"].low == 131_072 * 33 / 32
+    assert predicted.max_total_num_tokens is not None
+
+
+EAGLE = FIXTURES / "real" / "0.5.9-llama-gqa-eagle-start"
+
+
+def test_explain_holds_the_draft_s_pool_against_the_config_given(tmp_path):
+    draft = tmp_path / "config.json"
+    draft.write_text(json.dumps(json.loads((EAGLE / "config.json").read_text()) | {"num_hidden_layers": 1}))
+    for given, verdict in ((None, "unknown"), (str(draft), "agree")):
+        (start,) = explain([str(EAGLE / "server.log")], config=str(EAGLE), draft_config=given).starts
+        of_draft = [check.verdict for check in start.checks if check.role == "draft" and check.name == "kv_pool_bytes"]
+        assert of_draft == [verdict]
 
 
 CAPPED = FIXTURES / "real" / "0.5.22-gpt-oss-swa-triton"

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from kvdiag.checks.activity import activity_of
 from kvdiag.checks.binding import MOST_RESERVED, Bounds
 from kvdiag.checks.samples import findings_in
-from kvdiag.checks.workload import Workload, estimate, longest_request, per_replica, plan, without_sharing
+from kvdiag.checks.workload import Workload, estimate, in_force, longest_request, per_replica, plan, without_sharing
 from kvdiag.lines import read_records
 from kvdiag.outside.gpu import read_gpu
+from kvdiag.pipeline import explain, what_if
 from kvdiag.reading import Line
 from kvdiag.reports.workload_text import sentences
 from kvdiag.starts import assemble
+from tests.conftest import FIXTURES
 from tests.test_advice import ARGUMENTS, CAPACITY, DECODE, MEMORY
 
 SIZES = st.integers(1, 20000)
@@ -144,3 +146,48 @@ def test_stages_of_a_pipeline_hold_other_layers_and_are_not_compared():
     found = {finding.code: finding for finding in findings_in(stages([17.07, 11.65, 11.65]))}
     assert not set(found) & {"KV601", "KV304", "KV204"}
     assert all(finding.gain is None for finding in found.values())
+
+
+REAL = FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log"
+H100 = FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log"
+
+
+def planned_by_whatif(log, workload, **change):
+    (prediction,) = what_if(str(log), [change], workload=workload)
+    assert prediction.workload is not None, prediction.missing
+    return prediction
+
+
+@pytest.mark.parametrize("value", [0.7, 1.3])
+def test_whatif_plans_the_conservativeness_that_explain_compares(value):
+    """Whoever is advised to raise it can ask what that brings, and gets the figures of the advice."""
+    workload = Workload(2000, 500, 300)
+    (start,) = explain([str(H100)], workload=workload).starts
+    (lever,) = (lever for lever in start.workload.levers if lever.change == {"schedule_conservativeness": value})
+    prediction = planned_by_whatif(H100, workload, schedule_conservativeness=value)
+    assert prediction.workload[1:] == (lever.least, lever.most)
+
+
+def test_admission_moves_no_memory_so_that_a_log_without_a_config_tells_it():
+    prediction = planned_by_whatif(REAL, Workload(200, 500, 200), schedule_conservativeness=0.5)
+    assert prediction.max_total_num_tokens.low == prediction.max_total_num_tokens.high == 1024
+    assert prediction.workload[1].admitted_at_opening == 1
+    (alone,) = what_if(str(REAL), [{"schedule_conservativeness": 0.5}])
+    assert "--workload" in alone.notes[0]
+
+
+def test_dp_attention_takes_a_part_of_the_conservativeness_given(tmp_path):
+    """A dump has 0.3 of what was asked for; another value asked for is cut alike."""
+    assert in_force(1.0, dp_attention=True) == 0.3
+    log = tmp_path / "server.log"
+    text = H100.read_text()
+    log.write_text(
+        text.replace("tp_size=1,", "tp_size=2,")
+        .replace(" dp_size=1,", " dp_size=2,")
+        .replace("attention=False", "attention=True")
+    )
+    workload = Workload(2000, 500, 600)
+    assert (
+        planned_by_whatif(log, workload, schedule_conservativeness=1.0).workload[1].admitted_at_opening
+        == planned_by_whatif(H100, Workload(2000, 500, 300), schedule_conservativeness=0.3).workload[1].admitted_at_opening
+    )

@@ -32,15 +32,16 @@ def diagnose(
     outside: Sequence[Outside] = (),
     workload: Workload | None = None,
     environment: Environment = UNSET,
+    draft_config: str | None = None,
 ) -> StartDiagnosis:
     """All that can be concluded about one start.
 
-    `config` is a path, `model` a catalogue name, `release` the stated release; `last_exception` the last line of the
-    last traceback, `siblings` all starts of the same inputs, `outside` what further sources say, `workload` what
+    `config` and `draft_config` are paths, `model` a catalogue name, `release` the stated release; `last_exception` the last
+    line of the last traceback, `siblings` all starts of the same inputs, `outside` what further sources say, `workload` what
     the pool is planned for, `environment` the switches of the server's environment. Raises ConfigError where `config` or
     `model` cannot be used.
     """
-    inputs = with_switches(gather(start, config, model, release, environment))
+    inputs = with_switches(gather(start, config, model, release, environment, draft_config))
     checks = recompute(inputs)
     activity = activity_of(start)
     limits = limits_of(inputs, activity)

@@ -9,7 +9,7 @@ from kvdiag.checks.cards import likely_gpus
 from kvdiag.checks.readings import Reading, group_of, readings_of, worst_of
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.frozen import frozen, replace
-from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of
+from kvdiag.models import Geometry, ModelConfig, find_config, geometry_of, read_config
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release, ReleaseSet, every_release, only
 from kvdiag.sizing import UNKNOWN_DEVICE, Device, ServerArguments
@@ -27,7 +27,7 @@ class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
-    `draft` is the geometry of the draft model where it has a path of its own and its config is known, `named` that of the
+    `draft` is the geometry of the draft model where its config is given or found by a path of its own, `named` that of the
     model that the log names, where another config was given. `switches` are those of the environment that would explain
     figures which fit no formula without. `by_name` says that the config is the catalogue's, taken by the log's path alone.
     """
@@ -79,9 +79,17 @@ class CheckInputs:
 
 
 def gather(
-    start: Start, config_path: str | None, model: str | None, stated: Release | None, environment: Environment = UNSET
+    start: Start,
+    config_path: str | None,
+    model: str | None,
+    stated: Release | None,
+    environment: Environment = UNSET,
+    draft_config: str | None = None,
 ) -> CheckInputs:
-    """Collects the inputs of one start. Raises ConfigError where a config was given and cannot be used."""
+    """Collects the inputs of one start; a draft's config counts where the start drafts.
+
+    Raises ConfigError where a config was given and cannot be used, CannotSizeError where the draft's is of no known shape.
+    """
     arguments = replace(_arguments(start), environment=environment)
     path = _text(start.server_args.get("model_path"))
     config = find_config(config_path, model, path)
@@ -95,7 +103,7 @@ def gather(
     possible = start.release.possible if start.release else every_release()
     if stated is not None:
         possible = only(stated)
-    draft = _draft(start)
+    draft = _draft(start, draft_config)
     fraction = _fraction(start, arguments)
     readings = readings_of(start)
     device = _device(geometry, arguments, readings)
@@ -222,7 +230,10 @@ def draft_path(start: Start) -> str | None:
     return path if isinstance(path, str) and path != start.server_args.get("model_path") else None
 
 
-def _draft(start: Start) -> Geometry | None:
+def _draft(start: Start, given: str | None) -> Geometry | None:
+    if given is not None:
+        drafts = start.server_args.get("speculative_algorithm") or any(number.role == "draft" for number in start.numbers)
+        return geometry_of(read_config(given)) if drafts else None
     path = draft_path(start)
     return _geometry(find_config(None, None, path))[0] if path else None
 

@@ -41,14 +41,9 @@ def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
     arguments = facts.inputs.arguments
     told = per_replica(told, arguments.dp_size)
     told = without_sharing(told, facts.arg("disable_radix_cache") is True)
-    ratios = _ratios(facts, _conservativeness(facts))
+    ratios = _ratios(facts, arguments.schedule_conservativeness)
     now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios, longest=_longest(facts))
     return Planned(told, now, tuple(_levers(facts, told, now)))
-
-
-def _conservativeness(facts: Facts) -> float:
-    told = facts.arg("schedule_conservativeness")
-    return float(told) if isinstance(told, (int, float)) and told > 0 else 1.0
 
 
 def _longest(facts: Facts, tokens: int | None = None) -> int:
@@ -61,7 +56,8 @@ def _ratios(facts: Facts, conservativeness: float) -> tuple[Fraction, Fraction] 
 
 def _levers(facts: Facts, workload: Workload, now: Plan) -> Iterator[LeverPlan]:
     """Each change that does something to this workload, with its plan."""
-    page, cap, ratios = facts.inputs.arguments.page_size or 1, facts.cap, _ratios(facts, _conservativeness(facts))
+    arguments, cap = facts.inputs.arguments, facts.cap
+    page, ratios = arguments.page_size or 1, _ratios(facts, arguments.schedule_conservativeness)
     for lever in (most_fraction(facts), with_fp8(facts)):
         if lever is not None:
             least, most = (
@@ -74,5 +70,5 @@ def _levers(facts: Facts, workload: Workload, now: Plan) -> Iterator[LeverPlan]:
         yield LeverPlan({"max_running_requests": None}, free, free)
     for other in (_LOWER, _HIGHER):
         changed = plan(workload, now.tokens, page=page, cap=cap, ratios=_ratios(facts, other), longest=_longest(facts))
-        if _conservativeness(facts) == 1 and changed.admitted_at_lowest != now.admitted_at_lowest:
+        if arguments.schedule_conservativeness == 1 and changed.admitted_at_lowest != now.admitted_at_lowest:
             yield LeverPlan({"schedule_conservativeness": other}, changed, changed)

@@ -169,7 +169,9 @@ class _Rows:
         if path is not None and self.inputs.draft is None:
             raise CannotSizeError(f"the draft model's config (speculative_draft_model_path={path!r})")
         own = self.inputs.draft or settings.geometry
-        layers = own.num_attention_layers if self.inputs.draft is not None else own.num_nextn_predict_layers
+        layers = own.num_nextn_predict_layers
+        if layers is None and self.inputs.draft is not None:
+            layers = own.num_attention_layers
         if not self.inputs.start.server_args or layers is None:
             raise CannotSizeError("the draft model's config (no line names it)")
         return draft_row(settings, own, layers)

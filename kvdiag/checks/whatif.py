@@ -8,14 +8,14 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from kvdiag.checks.admission import ADMISSION, admission_notes, own_numbers, planned, with_admission
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, reservation, reservation_of, slots_of
 from kvdiag.checks.excuses import cell_excuses, draft_excuses
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
-from kvdiag.checks.memory import context_length
 from kvdiag.checks.verdict import Candidate, candidates, hull
-from kvdiag.checks.workload import Plan, Workload, longest_request, per_replica, plan, reserve_ratios, without_sharing
+from kvdiag.checks.workload import Plan, Workload
 from kvdiag.frozen import frozen, replace
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
@@ -67,7 +67,9 @@ def predict(
     The budget is the log's own: its readings, narrowed by the capacity it arrived at where no cap hides the budget.
     `contradicted` says which of the log's own figures the arithmetic does not give; then it predicts nothing.
     """
-    changed = replace(inputs.arguments, **_with_auto(inputs, changes))
+    changed = _changed(inputs, changes)
+    if set(changes) <= ADMISSION:
+        return _admitting(inputs, changes, changed, workload)
     before, after = Arithmetic(inputs), Arithmetic(inputs, changed)
     unknown = contradicted or not_taken(inputs, changes) or untold(inputs, changes)
     unknown = unknown or tuple(excuse.why for excuse in draft_excuses(inputs))
@@ -88,10 +90,11 @@ def predict(
     if "max_total_num_tokens" not in numbers:
         missing = _missing(inputs, before, after, rank, budgets)
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
-    notes = _notes(inputs, changes, [rests[release] for release in budgets] if own else [], after, numbers)
+    notes = admission_notes(changes, workload)
+    notes += _notes(inputs, changes, [rests[release] for release in budgets] if own else [], after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
-    planned = _planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
-    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, planned)
+    plans = planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
+    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, plans)
 
 
 def _rests(
@@ -109,35 +112,29 @@ def _rests(
     return rests, apart
 
 
-def _with_auto(inputs: CheckInputs, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A cache dtype that followed from the model's dtype follows again where that changes."""
+def _changed(inputs: CheckInputs, changes: Mapping[str, Any]) -> ServerArguments:
+    """The arguments in force after the changes, as a log would state them.
+
+    A cache dtype that followed from the model's dtype follows again where that changes.
+    """
     followed = inputs.start.server_args.get("kv_cache_dtype", "auto") in ("auto", None)
-    return {"kv_cache_dtype": "auto", **changes} if "dtype" in changes and followed else changes
+    given = {"kv_cache_dtype": "auto", **changes} if "dtype" in changes and followed else changes
+    return with_admission(replace(inputs.arguments, **given), changes)
+
+
+def _admitting(
+    inputs: CheckInputs, changes: Mapping[str, Any], changed: ServerArguments, workload: Workload | None
+) -> Prediction:
+    """The log's own capacity under another admission: no memory moves, so that neither a config nor readings are needed."""
+    numbers, notes = own_numbers(inputs), admission_notes(changes, workload)
+    missing = () if "max_total_num_tokens" in numbers else ("the log states no token capacity",)
+    plans = planned(inputs, changed, numbers, workload, changed.page_size or 1) if workload else None
+    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, notes=notes, missing=missing, workload=plans)
 
 
 def _without_capacity(inputs: CheckInputs, changes: Mapping[str, Any], after: Arithmetic, missing: tuple[str, ...]) -> Prediction:
     numbers = {} if draft_excuses(inputs) else _numbers(after, {})
     return Prediction(dict(changes), tuple(inputs.candidates()), numbers, missing=missing)
-
-
-def _planned(
-    inputs: CheckInputs, changed: ServerArguments, numbers: Mapping[str, Interval], workload: Workload, page: int
-) -> tuple[Workload, Plan, Plan] | None:
-    """The workload's share of one replica and the plans for both ends of the predicted capacity."""
-    tokens, cap = numbers.get("max_total_num_tokens"), numbers.get("max_running_requests")
-    if tokens is None:
-        return None
-    told = per_replica(workload, changed.dp_size)
-    told = without_sharing(told, inputs.start.server_args.get("disable_radix_cache") is True)
-    context = changed.context_length or context_length(inputs)
-    given = inputs.start.server_args.get("schedule_conservativeness")
-    ratios = reserve_ratios(inputs.candidates(), float(given) if isinstance(given, (int, float)) and given > 0 else 1.0)
-    caps = (None, None) if cap is None else (int(cap.low), int(cap.high))
-    least, most = (
-        plan(told, int(end), page=page, cap=limit, ratios=ratios, longest=longest_request(int(end), context))
-        for end, limit in zip((tokens.low, tokens.high), caps, strict=True)
-    )
-    return told, least, most
 
 
 def _fraction(inputs: CheckInputs, changes: Mapping[str, Any], changed: ServerArguments) -> Fraction | None:

@@ -24,6 +24,8 @@ _MORE = MARGIN - 2
 _MOST_WHOLE = 0.9
 """Share of the prefill lines that must be below a full chunk for the lengths of prompts to be told by them."""
 
+_UNDER_DP_ATTENTION = 0.3
+
 _KEYS = ("prompt", "output", "concurrency", "shared_prefix")
 _MOST = 1 << 40
 
@@ -92,6 +94,14 @@ def parse_workload(text: str) -> Workload:
     if given.get("shared_prefix", 0) >= given["prompt"]:
         raise InputError("--workload: shared_prefix must be smaller than prompt")
     return Workload(given["prompt"], given["output"], given.get("concurrency"), given.get("shared_prefix", 0))
+
+
+def in_force(conservativeness: float, dp_attention: bool) -> float:
+    """What admission goes by of a given --schedule-conservativeness: under DP attention 0.3 of it.
+
+    ``ServerArgs._handle_data_parallelism``; a dump of the arguments has the product already.
+    """
+    return conservativeness * _UNDER_DP_ATTENTION if dp_attention else conservativeness
 
 
 def reserve_ratios(releases: Iterable[Release], conservativeness: float) -> tuple[Fraction, Fraction] | None:

@@ -19,6 +19,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
 
 
+def add_draft(parser: argparse.ArgumentParser) -> None:
+    """Where the config of the draft model comes from, which a log names at most by a path."""
+    parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
+
+
 def add_environment(parser: argparse.ArgumentParser) -> None:
     """The switches that the server's environment had."""
     words = "a switch of the server's environment that changes sizes, as SGLANG_PP_LAYER_PARTITION=10,12; repeat it for more"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvdiag.cli.arguments import add_environment, add_model_arguments, add_report_arguments, add_workload, asked_workload
+from kvdiag.cli.arguments import (
+    add_draft,
+    add_environment,
+    add_model_arguments,
+    add_report_arguments,
+    add_workload,
+    asked_workload,
+)
 from kvdiag.cli.output import deliver, expand, masked, terminal
 from kvdiag.cli.patience import patience
 from kvdiag.errors import ExitCode
@@ -19,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag explain``."""
     parser.add_argument("logs", nargs="+", metavar="LOG", help="log files, globs, or - for standard input")
     add_model_arguments(parser)
+    add_draft(parser)
     add_environment(parser)
     parser.add_argument("--source", metavar="TREE[@REV]", help="the SGLang tree that ran: file and line at every step")
     add_workload(parser)
@@ -41,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             config=arguments.config,
             model=arguments.model,
             release=arguments.release,
+            draft_config=arguments.draft_config,
             source=arguments.source,
             progress=progress,
             outside=_outside(arguments),

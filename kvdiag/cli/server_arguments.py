@@ -23,6 +23,7 @@ _WORDS = {
     "mem_fraction_static": "part of the GPU's memory for weights and pools",
     "max_total_tokens": "most tokens of the pool",
     "max_running_requests": "most requests that run at once",
+    "schedule_conservativeness": "factor of what admission keeps back for answers; moves no memory, so give --workload",
     "context_length": "longest request in tokens",
     "chunked_prefill_size": "tokens of a prefill chunk; -1 for none",
     "max_prefill_tokens": "most tokens of a prefill batch",
@@ -107,6 +108,15 @@ def given_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     """The server arguments on the command line, by SGLang's names."""
     every = vars(arguments).items()
     return {name.removeprefix(PREFIX): value for name, value in every if name.startswith(PREFIX) and value is not None}
+
+
+def unsized(option: str) -> str:
+    """What to say of an option that SGLang has and kvdiag does not, because no size follows from it; empty for others."""
+    from kvdiag.sizing.arguments import is_argument
+
+    if not is_argument(option.lstrip("-").replace("-", "_")):
+        return ""
+    return f"{option} is SGLang's, but nothing that is computed here depends on it; leave it out"
 
 
 def check_ranges(given: dict[str, list[Any]]) -> None:

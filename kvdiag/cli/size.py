@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvdiag.cli.arguments import add_environment, add_workload, asked_workload
+from kvdiag.cli.arguments import add_draft, add_environment, add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="a GPU of the catalogue, as H100: decides defaults")
     parser.add_argument("--gpu-mem", metavar="MIB", type=int, help="the GPU's memory as its tool prints it")
     parser.add_argument("--compute-capability", metavar="X.Y", help="the GPU's compute capability, as 9.0")
-    parser.add_argument("--draft-config", metavar="PATH", help="the draft model's folder or config.json")
+    add_draft(parser)
     add_environment(parser)
     add_workload(parser)
     parser.add_argument("--backend", choices=("mlx",), help="Apple's back end: its pool follows other readings")
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """What the pool does with the workload, for JSON and as text; nothing where none was given."""
-    from kvdiag.checks.workload import longest_request, per_replica, plan, reserve_ratios, without_sharing
+    from kvdiag.checks.workload import in_force, longest_request, per_replica, plan, reserve_ratios, without_sharing
     from kvdiag.releases import parse_release
     from kvdiag.reports.workload_text import sentences
 
@@ -79,7 +79,8 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
         return {"workload": None}, "workload: unknown, because the capacity is (give --avail and --total)\n"
     replicas = int(given.get("dp_size") or given.get("dp") or 1)
     told = without_sharing(per_replica(workload, replicas), bool(given.get("disable_radix_cache")))
-    ratios = reserve_ratios([parse_release(sizing.release)], 1.0)
+    conservativeness = in_force(given.get("schedule_conservativeness", 1.0), replicas > 1 and "enable_dp_attention" in given)
+    ratios = reserve_ratios([parse_release(sizing.release)], conservativeness)
     tokens, cap = sizing.max_total_num_tokens, sizing.max_running_requests
     longest = longest_request(tokens, sizing.context_len)
     found = plan(told, tokens, page=sizing.page_size, cap=cap, ratios=ratios, longest=longest)

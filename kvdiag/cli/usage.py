@@ -70,8 +70,15 @@ class Parser(argparse.ArgumentParser):
     def _about(self, option: str) -> str:
         if self._commands():
             return f"there is no option {option} before the command; options of a command stand behind it"
+        if "--mem-fraction-static" in self._option_string_actions:
+            from kvdiag.cli.server_arguments import unsized
+
+            if told := unsized(option):
+                return told
         near = nearest(option, [name for name in self._option_string_actions if name.startswith("--")])
-        return f"there is no option {option}" + (near or f" (to give it as text: {self.prog} -- {option})")
+        takes_text = any(action.metavar == "TEXT" and not action.option_strings for action in self._actions)
+        as_text = f" (to give it as text: {self.prog} -- {option})" if takes_text else ""
+        return f"there is no option {option}" + (near or as_text)
 
     def _choice(self, message: str) -> str | None:
         """What to choose from, told alike by every Python."""

@@ -6,7 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
-from kvdiag.cli.arguments import add_environment, add_workload, asked_workload
+from kvdiag.cli.arguments import add_draft, add_environment, add_workload, asked_workload
 from kvdiag.cli.output import deliver
 from kvdiag.errors import ExitCode, InputError
 
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="PATH", help="model folder or config.json")
     parser.add_argument("--model", metavar="NAME", help="model name in the catalogue or the Hugging Face cache")
     parser.add_argument("--release", metavar="X", help="SGLang release, where the log does not tell it")
+    add_draft(parser)
     add_environment(parser)
     add_workload(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         config=arguments.config,
         model=arguments.model,
         release=arguments.release,
+        draft_config=arguments.draft_config,
         workload=asked_workload(arguments),
         environment=switches_of(arguments.env),
     )

@@ -76,6 +76,7 @@ class ServerArguments:
     mem_fraction_static: float | None = None
     max_total_tokens: int | None = None
     max_running_requests: int | None = None
+    schedule_conservativeness: float = 1.0
     context_length: int | None = None
     chunked_prefill_size: int | None = None
     max_prefill_tokens: int = 16384
@@ -191,6 +192,11 @@ def _check_name(name: str, release: Release) -> None:
     spellings = {name, own, *(other for other, same in ALIASES.items() if same == own)}
     if not any(other in known and release in parse_ranges(known[other]) for other in spellings):
         raise ArgumentError(f"{name}: SGLang {release} has no such argument; releases {ranges} have it")
+
+
+def is_argument(name: str) -> bool:
+    """Whether some release of SGLang has a server argument of that name, whether or not sizes depend on it."""
+    return name in _known_names() or name in ALIASES
 
 
 _VALUE_RELEASES: dict[str, dict[str, str]] = {
