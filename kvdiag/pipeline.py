@@ -270,16 +270,15 @@ def _undated(event: Event, gatherer: Gatherer) -> str:
 
 
 def _retractions(start: Start, gatherer: Gatherer) -> list[tuple[str, int]]:
-    """(time, requests) of each retraction event; every rank prints it, so of each replica one rank counts."""
-    by_rank: dict[str, list[tuple[str, int]]] = {}
+    """(time, requests) of each retraction event; every rank prints it, and each of several files may have it."""
+    from kvdiag.starts.repeats import Repeats
+
+    found: list[tuple[str, int]] = []
+    repeats = Repeats()
     for event in start.events_of("retraction"):
         record = event.record
-        count = record.number("#retracted_reqs")
-        when = f"{record.date}T{record.time}" if record.date and record.time else _undated(event, gatherer)
-        by_rank.setdefault(str(record.rank), []).append((when, count if isinstance(count, int) else 0))
-    replicas: dict[str, list[tuple[str, int]]] = {}
-    for rank, found in by_rank.items():
-        replica = next((tag for tag in rank.split() if tag.startswith("DP")), "")
-        if len(found) > len(replicas.get(replica, [])):
-            replicas[replica] = found
-    return sorted(event for found in replicas.values() for event in found)
+        if repeats.first(record):
+            count = record.number("#retracted_reqs")
+            when = f"{record.date}T{record.time}" if record.date and record.time else _undated(event, gatherer)
+            found.append((when, count if isinstance(count, int) else 0))
+    return sorted(found)

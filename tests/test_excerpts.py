@@ -255,3 +255,26 @@ def test_a_finding_names_each_line_once_and_a_size_of_one_figure_as_one(tmp_path
         assert len(set(finding.lines)) == len(finding.lines), finding.code
     (slots,) = [finding for finding in start.findings if finding.code == "KV411"]
     assert " 48 MiB, all of them" in slots.message
+
+
+def test_retractions_are_told_once_though_each_is_quoted_from_other_ranks(tmp_path):
+    line = "[2025-03-07 21:49:{:02d} TP{}] Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: {} -> {}\n"
+    quoted = [
+        (33, 13, "0.1474", "0.1845"),
+        (33, 12, "0.1474", "0.1845"),
+        (45, 9, "0.0980", "0.1919"),
+        (45, 13, "0.0980", "0.1919"),
+    ]
+    quoted += [(51, 9, "0.1207", "0.1500"), (58, 9, "0.1207", "0.1500"), (58, 13, "0.1207", "0.1500")]
+    start = start_of(tmp_path, "".join(line.format(*each) for each in quoted))
+    (found,) = [finding for finding in start.findings if finding.code == "KV501"]
+    assert found.title.startswith("4 retractions")
+
+
+def test_a_whole_log_of_eight_ranks_has_each_retraction_once(tmp_path):
+    line = (
+        "[2025-03-07 21:49:{:02d} TP{}] Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n"
+    )
+    start = start_of(tmp_path, "".join(line.format(second, rank) for second in (33, 45) for rank in range(8)))
+    (found,) = [finding for finding in start.findings if finding.code == "KV501"]
+    assert found.title.startswith("2 retractions")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kvdiag.lines import read_records
-from kvdiag.lines.unknown import MOST, UnknownLines
+from kvdiag.lines.unknown import MOST, UnknownLines, nearest
 from kvdiag.reading import Line
 from tests.conftest import FIXTURES
 
@@ -75,3 +75,8 @@ def test_the_wordings_kept_are_bounded_and_the_rest_is_counted():
             unknown.add(record)
     assert unknown.count == len(words)
     assert len(unknown.listed()) == MOST
+
+
+def test_a_line_without_a_number_is_no_reworded_line():
+    assert nearest("Attention backend not set. Use flashinfer backend by default.") == ""
+    assert nearest("Decode batch, #running-req: 6, #token now: 1920") == "decode-batch"

@@ -159,6 +159,17 @@ def test_the_limit_that_binds_is_told_when_it_changes(tmp_path, follow):
     assert told == ["4 requests wait for kv_pool", "6 requests wait for admission_reserve", "requests no longer wait"]
 
 
+def test_a_retraction_that_every_rank_prints_is_counted_once(tmp_path, follow):
+    log = tmp_path / "log"
+    line = "[2025-06-07 10:00:00 TP{}] KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: {} -> 0.9\n"
+    log.write_text("")
+    server, following = Server(str(log)), follow(log)
+    with log.open("a") as file:
+        file.write("".join(line.format(rank, ratio) for ratio in ("0.4", "0.5") for rank in range(4)))
+    assert sum(1 for block in following.blocks() for _ in server.take(block)) == 8
+    assert server.retractions == 2
+
+
 def test_the_view_shows_text_of_the_log_as_text(tmp_path):
     from rich.console import Console
 

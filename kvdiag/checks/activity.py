@@ -12,6 +12,7 @@ from kvdiag.lines import Record
 from kvdiag.lines.calendar import Midnights
 from kvdiag.quantity import Interval
 from kvdiag.starts import Start
+from kvdiag.starts.repeats import Repeats
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "running": ("#running-req", "#running_req"),
@@ -232,15 +233,16 @@ class _Clock:
 
 
 def _retractions(start: Start, seconds: dict[int, float | None]) -> list[Retraction]:
-    """Every rank prints the same event: of each replica the rank that printed most of them is taken."""
-    by_rank: dict[str, list[Retraction]] = {}
+    """The retractions, each once: of several files of one server each may have them."""
+    found: list[Retraction] = []
+    repeats = Repeats()
     for event in start.events_of("retraction"):
         record = event.record
-        if record.message.startswith("Testing retraction"):
+        if record.message.startswith("Testing retraction") or not repeats.first(record):
             continue
         count = record.number("#retracted_reqs")
         gained = record.number("#new_tokens_gained")
-        by_rank.setdefault(str(record.rank), []).append(
+        found.append(
             Retraction(
                 record.line.number,
                 seconds[id(record)],
@@ -251,14 +253,4 @@ def _retractions(start: Start, seconds: dict[int, float | None]) -> list[Retract
                 str(record.rank),
             )
         )
-    return sorted((r for group in _one_rank_each(by_rank) for r in group), key=lambda retraction: retraction.line)
-
-
-def _one_rank_each(by_rank: dict[str, list[Retraction]]) -> list[list[Retraction]]:
-    """One rank's events for each data-parallel replica."""
-    best: dict[str, list[Retraction]] = {}
-    for rank, found in by_rank.items():
-        replica = next((tag for tag in rank.split() if tag.startswith("DP")), "")
-        if len(found) > len(best.get(replica, [])):
-            best[replica] = found
-    return list(best.values())
+    return sorted(found, key=lambda retraction: retraction.line)

@@ -56,7 +56,12 @@ class UnknownLines:
 
 
 def nearest(message: str) -> str:
-    """The family whose lines begin most like `message`, of several the one more of whose fields it names; empty for none."""
+    """The family whose lines begin most like `message`, of several the one more of whose fields it names; empty for none.
+
+    A message without a number is like none: it may be one of the many lines that no rule needs to know.
+    """
+    if not any(character.isdigit() for character in message):
+        return ""
     best, family = (_NEAREST, -1), ""
     known = formats()
     for head, name in known.heads(message):

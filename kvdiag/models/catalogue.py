@@ -180,14 +180,17 @@ def _parts(name: str) -> list[str]:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """The last part of a path or id, in lower-case words: ``Qwen2_5-7B`` and ``qwen2.5-7b`` are the same."""
+    """The last part of a path or id, in lower-case words: ``Qwen2_5-7B``, ``Qwen2___5-7B`` and ``qwen2.5-7b`` are the same.
+
+    Three underscores are what ModelScope's cache of downloads has for a point.
+    """
     cached = re.search(_HUB_CACHE, name) if "models--" in name else None
     last = cached.group(2) if cached else _parts(name)[-1]
     if "gguf" in last.lower():
         last = re.sub(_GGUF, "", re.sub(_GGUF, "", last))
     last = last.partition(":")[0].lower()
     last = re.sub(_GGUF_FORMAT, lambda found: found[0].replace("_", ""), last)
-    last = re.sub(r"(?<=\d)_(?=\d)", ".", last)
+    last = re.sub(r"(?<=\d)(?:_|___)(?=\d)", ".", last)
     return tuple(part for part in re.split(r"[-_ ]|\.(?=w\d|i?q\d|fp\d|gguf)", last) if part)
 
 

@@ -16,6 +16,7 @@ from kvdiag.starts.loose import SGLANG_KINDS, loose_fraction, loose_releases
 from kvdiag.starts.model import Event, Number, Start
 from kvdiag.starts.pools import ModelPools, group_pools
 from kvdiag.starts.progress import Progress, available
+from kvdiag.starts.repeats import Repeats
 from kvdiag.starts.tables import (
     ARGUMENT_NUMBERS,
     BEFORE_THE_DUMP,
@@ -45,6 +46,7 @@ class StartBuilder:
         self.last: Record | None = None
         self.dead = False
         self._counted: dict[tuple[str, int | None], str] = {}
+        self._retractions = Repeats()
 
     @property
     def empty(self) -> bool:
@@ -101,10 +103,12 @@ class StartBuilder:
 
     def event(self, kind: str, record: Record, path: int) -> None:
         """Every rank prints the same event: those of the rank that was first are counted, of each replica where it differs."""
-        rank = str(record.rank)
-        if kind in ONCE_A_RANK:
+        if kind == "retraction" and not self._retractions.first(record):
+            return
+        if kind in ONCE_A_RANK or kind == "retraction":
             self.start.events.append(Event(kind, record, path))
             return
+        rank = str(record.rank)
         key = (kind, record.rank.get("DP") if kind in ONCE_A_REPLICA else None)
         if self._counted.setdefault(key, rank) == rank:
             self.start.events.append(Event(kind, record, path))

@@ -15,6 +15,7 @@ from kvdiag.lines.sample import chosen
 from kvdiag.lines.scan import Scanned, Scanner
 from kvdiag.reading import Input
 from kvdiag.reading.blocks import Block
+from kvdiag.starts.repeats import Repeats
 from kvdiag.starts.tables import EVENTS
 from kvdiag.watch.arising import Arising
 
@@ -71,6 +72,7 @@ class Server:
         self.seen = Input(self.path)
         self._scanner = Scanner(lambda record: record.family is None, self.seen)
         self._arising = Arising()
+        self._repeats = Repeats()
 
     def take(self, block: Block) -> Iterator[Happening]:
         """Reads a block; gives what is to be told."""
@@ -118,7 +120,7 @@ class Server:
             return self._told(record, "a server starts")
         kind = EVENTS.get(record.family or "")
         if kind == "retraction":
-            self.retractions += 1
+            self.retractions += self._repeats.first(record)
         return self._told(record, f"{kind.replace('_', ' ')}: {record.message.strip()[:160]}") if kind else None
 
     def _told(self, record: Record, what: str) -> Happening:
