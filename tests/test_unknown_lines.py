@@ -54,7 +54,7 @@ def test_a_newer_release_is_read_as_far_as_it_can_be_and_its_new_wordings_come_f
 
 def test_the_text_report_names_new_wordings(kvdiag, newer):
     assert "like decode-batch" in " ".join(kvdiag("explain", str(newer)).stdout.split())
-    assert "Worded otherwise" not in kvdiag("explain", str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")).stdout
+    assert "Begun like" not in kvdiag("explain", str(FIXTURES / "scenarios" / "kimi-k2.5-f0.88" / "server.log")).stdout
 
 
 def test_lines_of_one_wording_are_one_template_with_a_count():

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import SupportsFloat
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
+from kvdiag.checks.inputs import NO_CONFIG
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.figures import figure
 from kvdiag.reports.bound import bound, over_time
@@ -44,7 +45,7 @@ def render(diagnosis: Diagnosis, *, width: int = 100, colour: bool = False, deta
         lines += heading(item, paint, index, len(diagnosis.starts))
         lines += _start(item, paint, detail)
     if detail is not Detail.QUIET:
-        lines += ["", *footer(diagnosis, paint)]
+        lines += ["", *footer(diagnosis, paint, detail)]
     return "\n".join(lines) + "\n"
 
 
@@ -186,7 +187,8 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     yield from (f"{paint.colour(mark, _COLOURS[check.verdict])}  {first}", *more)
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
-        yield from paint.wrap(f"unknown, because {safe(missing)}", "        ")
+        told = "the model's config is not known (see above)" if missing == NO_CONFIG else safe(missing)
+        yield from paint.wrap(f"unknown, because {told}", "        ")
     if whole:
         yield from _terms(check, paint)
     for step in check.code if whole else [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]:
@@ -255,12 +257,16 @@ def limits(item: StartDiagnosis) -> str:
     return " ".join(parts)
 
 
-def footer(diagnosis: Diagnosis, paint: Paint) -> Iterator[str]:
-    """What was read, and where to go on."""
+def footer(diagnosis: Diagnosis, paint: Paint, detail: Detail = Detail.USUAL) -> Iterator[str]:
+    """What was read, and where to go on; with VERBOSE also the first lines of each wording that no rule knows."""
     for item in diagnosis.inputs:
         if item.unread:
             yield from paint.wrap(f"Not all of {safe(item.path)} was read: {safe(item.unread)}.")
     yield from paint.wrap(_counts(diagnosis), dim=True)
+    if detail is Detail.VERBOSE:
+        for each in diagnosis.unmatched_samples:
+            times = f" ({each.count:,} times)" if each.count > 1 else ""
+            yield paint.dim(f"  line {each.line}{times}: {safe(each.text, 200)}")
     codes = [finding.code for item in diagnosis.starts for finding in item.findings]
     if codes:
         yield paint.dim(f"kvdiag rules show {codes[0]} tells more of a finding, for each code.")
@@ -269,10 +275,11 @@ def footer(diagnosis: Diagnosis, paint: Paint) -> Iterator[str]:
 def _counts(diagnosis: Diagnosis) -> str:
     read = sum(item.lines for item in diagnosis.inputs)
     known = sum(item.matched for item in diagnosis.inputs)
-    counts = f"{read:,} lines read, {known:,} known, {diagnosis.unmatched:,} with SGLang's prefix but no rule, left alone"
+    counts = f"{read:,} lines read: {known:,} known, {diagnosis.unmatched:,} of SGLang's that no rule reads (-v lists them)"
+    counts += ", the rest of others (requests, libraries, tracebacks)" if read > known + diagnosis.unmatched else ""
     reworded = [each for each in diagnosis.unmatched_samples if each.like]
     if reworded:
-        told = "; ".join(f"line {each.line} like {each.like}: {safe(each.template, 100)}" for each in reworded[:5])
-        counts += f". Worded otherwise than any known release does (a newer SGLang, or a fork): {told}"
-        counts += "; a rule of your own reads them (docs/templates.md)"
+        told = "; ".join(f"line {each.line}, like {each.like}: {safe(each.template, 100)}" for each in reworded[:5])
+        counts += f". Begun like a known line, but not in the rules (a newer SGLang, a fork, or a gap in them): {told}"
+        counts += "; a rule of your own reads such lines (docs/templates.md)"
     return f"{counts}. --format json has every number."
