@@ -15,6 +15,7 @@ from kvdiag.cli import schema
 from kvdiag.cli.main import COMMANDS, command_parser
 from kvdiag.gate import documentation as drift
 from kvdiag.lines.families import Family, families
+from kvdiag.lines.words import words
 from kvdiag.sizing.environment import SWITCHES
 from kvdiag.source.anchors import NumberRule, number_rules
 
@@ -31,6 +32,7 @@ def reference_pages() -> dict[str, str]:
         "reference/drift.md": _drift(),
         "reference/schemas.md": _schema_index(),
         "reference/environment.md": _environment(),
+        "reference/words.md": _words(),
         "reference/sizes.md": _bench("sizes").page(),
     }
     for family in families().values():
@@ -78,6 +80,16 @@ def _environment() -> str:
         "|---|---|---|",
     ]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _words() -> str:
+    head = ["# Words of the reports", "", "`kvdiag what WORD` tells them in the terminal."]
+    parts = [["", f"## {word.names[0]}", "", *_also(word.names[1:]), word.meaning] for word in words()]
+    return "\n".join([*head, *(line for part in parts for line in part)]) + "\n"
+
+
+def _also(names: tuple[str, ...]) -> list[str]:
+    return [f"Also: {', '.join(names)}.", ""] if names else []
 
 
 def _line_index() -> str:

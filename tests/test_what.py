@@ -7,6 +7,8 @@ import pytest
 from kvdiag.cli.main import main
 from kvdiag.lines.families import families
 from kvdiag.lines.glossary import every_field, find_field, read_line
+from kvdiag.lines.words import find_word, words
+from kvdiag.reports.bound import WORDS
 from kvdiag.reports.glossary_report import render_field, render_line
 
 
@@ -92,11 +94,33 @@ def test_of_several_pasted_lines_each_is_read_whole(capsys):
         "cuda graph: False, gen throughput (token/s): 3.54, #queue-req: 0"
     )
     pool = "[2025-01-15 10:22:41 TP0] KV Cache is allocated. #tokens: 438681, K size: 26.78 GB, V size: 26.78 GB"
-    for words in ([f"{decode}\n{pool}"], [decode, pool], [f"{decode}\r\n{pool}\r\n"]):
+    for pasted in ([f"{decode}\n{pool}"], [decode, pool], [f"{decode}\r\n{pool}\r\n"]):
         with pytest.raises(SystemExit) as ended:
-            main(["what", *words])
+            main(["what", *pasted])
         told = capsys.readouterr().out
         assert ended.value.code == 0
         assert "damaged" not in told
         assert "#queue-req" in told
         assert "438681" in told
+
+
+def told(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["what", *arguments])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [name for word in words() for name in word.names])
+def test_every_word_of_the_reports_is_told(capsys, name):
+    assert len(told(capsys, name)) > 100
+
+
+@pytest.mark.parametrize("said", ["The admission reserve", "head room", "KV-budget", "full_length requests"])
+def test_a_word_is_found_as_a_report_has_it(capsys, said):
+    assert find_word(said).names[0] in told(capsys, said)
+
+
+def test_every_limit_that_reports_name_is_told():
+    plain = {"nothing waited", "not told by the lines", "the request cap", "the KV pool", "prefill"}
+    assert all(find_word(name) for name in set(WORDS.values()) - plain - {"transfer between prefill and decode"})

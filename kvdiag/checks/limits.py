@@ -67,8 +67,9 @@ def _without_pool(inputs: CheckInputs, activity: Activity) -> str:
 
 
 def _over_time(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> dict[str, Any] | None:
-    lines = activity.decode or activity.prefill
-    return {"lines": len(lines), "shares": bindings(activity, bounds_of(inputs, activity, tokens, length))} if lines else None
+    lines, kind = activity.decode or activity.prefill, "decode" if activity.decode else "prefill"
+    shares = bindings(activity, bounds_of(inputs, activity, tokens, length)) if lines else {}
+    return {"lines": len(lines), "kind": kind, "shares": shares} if lines else None
 
 
 def bounds_of(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> Bounds:

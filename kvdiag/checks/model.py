@@ -51,7 +51,7 @@ Bound = int | float | dict[str, Any] | None
 class Limits:
     """What bounds the work the server can hold; `binding` is one of the words of the contract.
 
-    `over_time` is what bound by the scheduler lines: their count and the share of each limit; None without such lines.
+    `over_time` is what bound by the scheduler lines: their kind and count and the share of each limit; None without such lines.
     """
 
     binding: str

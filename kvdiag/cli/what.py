@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="TEXT",
-        help='a field such as "token usage", or a whole line of a log; - reads it from standard input',
+        help='a field such as "token usage", a word of a report, or a whole line of a log; - reads it from standard input',
     )
     parser.add_argument("--release", metavar="X", help="tell the meaning in that SGLang release, where it changed")
 
@@ -23,24 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints what the field or the line means."""
     from kvdiag.lines.glossary import find_field, near_fields, read_line
+    from kvdiag.lines.words import find_word
     from kvdiag.releases import only, parse_release
-    from kvdiag.reports.glossary_report import render_field, render_line
+    from kvdiag.reports.glossary_report import render_field, render_line, render_word
 
     text = sys.stdin.read().rstrip("\n") if arguments.words == ["-"] else _pasted(arguments.words)
     stated = only(parse_release(arguments.release)) if arguments.release else None
-    entries = find_field(text, stated)
-    records = [] if entries else read_line(text)
+    entries, word = find_field(text, stated), find_word(text)
+    records = [] if entries or word else read_line(text)
     if records:
         deliver(render_line(records, stated=stated, **terminal(None)), None)
         return ExitCode.DONE
-    if not entries:
+    told = render_word(word, **terminal(None)) if word else ""
+    if not entries and not told:
         near = near_fields(text)
         hint = (
             f"did you mean {', '.join(repr(name) for name in near)}?" if near else "kvdiag rules list has the families of lines"
         )
         log = f"the log of SGLang {stated}" if stated else "SGLang's log"
         raise UnknownWordError(f"{text!r} is no field of {log} and no known line (give a line whole, in quotes); {hint}")
-    deliver(render_field(entries, **terminal(None)), None)
+    deliver("\n".join(filter(None, (told, render_field(entries, **terminal(None)) if entries else ""))), None)
     return ExitCode.DONE
 
 

@@ -34,7 +34,7 @@ def over_time(told: dict[str, Any] | None) -> str:
     if not told:
         return ""
     shares = ", ".join(f"{WORDS.get(name, name)} {figure(share * 100, 0)} %" for name, share in told["shares"].items())
-    return f"While serving ({told['lines']:,} scheduler lines): {shares}."
+    return f"While serving ({told['lines']:,} {told['kind']} lines): {shares}."
 
 
 def _figure(number: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvdiag.lines import Record
 from kvdiag.lines.families import families
 from kvdiag.lines.glossary import Entry, entries_of, releases_of
+from kvdiag.lines.words import Word
 from kvdiag.releases import ReleaseSet
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
@@ -43,6 +44,12 @@ def _line(record: Record, paint: Paint, stated: ReleaseSet | None) -> Iterator[s
             low, high = float(value.interval.low), float(value.interval.high)
             yield from paint.wrap(f"abbreviated: {low:,.0f} to {high:,.0f} may be written so", "    ")
         yield from _meanings(entry, paint, value.unit)
+
+
+def render_word(word: Word, *, width: int = 100, colour: bool = False) -> str:
+    """A word of the reports with its meaning."""
+    paint = Paint(colour, width)
+    return "\n".join([paint.bold(word.names[0]), *paint.wrap(word.meaning, "    ")]) + "\n"
 
 
 def render_field(entries: list[Entry], *, width: int = 100, colour: bool = False) -> str:

@@ -102,6 +102,6 @@ def totals(review: Review) -> Iterator[str]:
     if review.hit_rate is not None:
         yield f"{review.hit_rate:.1%} of prompt tokens came from the prefix cache."
     if review.could_hold_more:
-        yield f"For {review.could_hold_more:.0%} of this period work waited though the pool was not full."
+        yield f"In time, not in lines, work waited for {review.could_hold_more:.0%} of this period though the pool was not full."
     if review.pays_up_to:
         yield f"More than about {review.pays_up_to:,} running requests brought no more throughput."
