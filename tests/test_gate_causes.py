@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
 
 from kvdiag.frozen import replace
+from kvdiag.gate import observe
 from kvdiag.gate.budget import budget_of
 from kvdiag.gate.decompose import decompose
 from kvdiag.gate.model import Checked
+from kvdiag.gate.verdict import compare
 from kvdiag.quantity import GIB, Interval
-from tests.gate_logs import baseline
+from tests.gate_logs import LOGS, baseline
 
 LOG = baseline("kimi")
-BUDGET = budget_of(LOG)
-assert BUDGET is not None
+WHOLE = budget_of(LOG)
+assert WHOLE is not None
+BUDGET = replace(WHOLE, pool_tokens=None)
 OTHER_MODEL = {**LOG.model, "name": "another", "architecture": "LlamaForCausalLM"}
 
 
@@ -119,3 +123,28 @@ def test_what_cannot_be_told_says_whether_the_arguments_are_the_same():
     assert "with equal arguments" in terms(-50_000, a=lacking, **lacking)["unexplained"]
     assert "with no arguments" in terms(-50_000, a=lacking, before=bare, after=bare, **lacking)["unexplained"]
     assert "with other arguments" in terms(-50_000, a=lacking, after=with_arguments(tp_size=16), **lacking)["unexplained"]
+
+
+@pytest.mark.parametrize("log", ["kimi", "nocap9"])
+@pytest.mark.parametrize("other_way", [False, True])
+def test_a_capacity_that_left_the_pools_own_tokens_is_told_with_both_lines_and_costs_no_token_more(log, other_way, tmp_path):
+    """The pool's line is the same text in both logs: its bytes are not divided by the tokens of another line."""
+    text = LOGS[log].read_text(encoding="utf-8")
+    tokens = budget_of(baseline(log)).tokens
+    (tmp_path / "server.log").write_text(
+        text.replace(f"max_total_num_tokens={tokens}", f"max_total_num_tokens={tokens - 2000}"), encoding="utf-8"
+    )
+    both = [replace(s, checks=()) for s in (baseline(log), observe(str(tmp_path / "server.log")).snapshot)]
+    before, after = both[::-1] if other_way else both
+    drifts = compare(before, after)
+    assert not [drift for drift in drifts if drift.code == "KD102" or (drift.noise and drift.code == "KD101")]
+    reason = next(drift.reason for drift in drifts if drift.subject == "max_total_num_tokens")
+    assert re.search(rf"pool_tokens \(line \d+\) is {tokens:,} and max_total_num_tokens \(line \d+\) {tokens - 2000:,}", reason)
+    a, b = budget_of(before), budget_of(after)
+    assert [term.cause for term in decompose(a, b, before, after)] == ["unexplained"]
+
+
+def test_a_log_without_the_tokens_of_its_pool_has_no_bytes_of_a_token():
+    bare = replace(LOG, checks=(), numbers=tuple(n for n in LOG.numbers if n.name != "pool_tokens"))
+    assert budget_of(bare).cell is None
+    assert budget_of(replace(LOG, checks=())).cell is not None

@@ -107,7 +107,7 @@ def test_a_release_that_caps_otherwise_is_named_and_not_memory():
 
 
 def _scaled(number):
-    if number.name in ("max_total_num_tokens", "full_max_total_num_tokens"):
+    if number.name in ("max_total_num_tokens", "full_max_total_num_tokens", "pool_tokens"):
         return replace(number, value=Interval.of(2275, unit="tokens"))
     return number
 

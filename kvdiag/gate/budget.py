@@ -17,6 +17,7 @@ class Budget:
     """The terms of ``(available - total x (1 - fraction) - state) // cell``, capped and floored to a page.
 
     Memories are bytes of the worst rank. `cell` is exact where sizing agrees with the log, else pool bytes over rows.
+    `pool_tokens` are those of the pool's own line, which are the capacity in every log that does not contradict itself.
     """
 
     tokens: int
@@ -32,6 +33,8 @@ class Budget:
     page: int
     line: int
     memory_lines: tuple[int, ...]
+    pool_tokens: int | None = None
+    pool_line: int = 0
 
     @property
     def rest(self) -> Interval | None:
@@ -49,6 +52,11 @@ class Budget:
     def is_capped(self) -> bool:
         """Whether --max-total-tokens, not memory, sets the capacity."""
         return self.cap is not None and self.tokens >= self.cap // self.page * self.page
+
+    @property
+    def states_two(self) -> bool:
+        """Whether the pool's own line and the capacity state other tokens."""
+        return self.pool_tokens is not None and self.pool_tokens != self.tokens
 
     def missing(self) -> list[str]:
         """What the log does not state of the terms."""
@@ -70,6 +78,7 @@ def budget_of(snapshot: Snapshot) -> Budget | None:
     if capacity is None:
         return None
     pool = _pool(snapshot)
+    own = _pool_tokens(snapshot, capacity.ranks)
     total, total_lines = _least(snapshot.find("pre_model_load_memory", "target"))
     available, lines = _least(_available(snapshot, pool))
     page = snapshot.arguments.get("page_size")
@@ -90,6 +99,8 @@ def budget_of(snapshot: Snapshot) -> Budget | None:
         page=page,
         line=capacity.line,
         memory_lines=tuple(sorted({*total_lines, *lines})),
+        pool_tokens=int(_interval(own).low) if own else None,
+        pool_line=own.line if own else 0,
     )
 
 
@@ -103,14 +114,18 @@ def capacity_of(snapshot: Snapshot) -> Stated | None:
 
 
 def cell_of(snapshot: Snapshot, page: int) -> Interval | None:
-    """Bytes per token: as recomputed where that agrees with the log, as printed, or as pool bytes over rows imply."""
+    """Bytes per token: as recomputed where that agrees with the log, as printed, or as the pool's own bytes and tokens imply.
+
+    The capacity that a later line states is not taken for the pool's tokens: where the two differ, no cell follows.
+    """
     check = snapshot.check("bytes_per_token")
     if check is not None and check.verdict == "agree" and check.recomputed is not None:
         return check.recomputed
     printed = snapshot.find("bytes_per_token", "target")
     if printed and isinstance(printed[0].value, Interval):
         return printed[0].value
-    pool, tokens = _pool(snapshot), capacity_of(snapshot)
+    pool = _pool(snapshot)
+    tokens = _pool_tokens(snapshot, pool.ranks) if pool is not None else None
     if pool is None or tokens is None or _interval(tokens).low <= 0:
         return None
     return (_interval(pool) / (_interval(tokens) + Interval.of(page, unit="tokens"))).with_unit("bytes")
@@ -124,6 +139,14 @@ def _interval(number: Stated) -> Interval:
 def _pool(snapshot: Snapshot) -> Stated | None:
     pools = [n for n in snapshot.find("kv_pool_bytes", "target") if isinstance(n.value, Interval)]
     return pools[0] if pools else None
+
+
+def _pool_tokens(snapshot: Snapshot, ranks: tuple[str, ...]) -> Stated | None:
+    """The tokens of the target's pool on these ranks, else on any; of a full and a window pool the full one's."""
+    stated = [n for n in snapshot.find("pool_tokens", "target") if isinstance(n.value, Interval)]
+    own = [n for n in stated if set(ranks) & set(n.ranks)] or stated
+    largest = {rank: max((n for n in own if rank in n.ranks), key=lambda n: _interval(n).low) for n in own for rank in n.ranks}
+    return min(largest.values(), key=lambda n: _interval(n).low, default=None)
 
 
 def _available(snapshot: Snapshot, pool: Stated | None) -> list[Stated]:

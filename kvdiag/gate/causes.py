@@ -44,6 +44,8 @@ def cell_reason(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
 
 def residual_cause(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
     """The cause of what the formula of the simple pool does not give, beyond rounding."""
+    if a.states_two != b.states_two:
+        return "unexplained"
     capped = a.is_capped and b.is_capped
     same_kind = before.on_shared_memory and after.on_shared_memory and not capped and not releases_differ(before, after)
     if same_kind and a.total is not None and b.total is not None:
@@ -157,6 +159,12 @@ def _state(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
 
 
 def _unexplained(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
+    if a.states_two != b.states_two:
+        x, which = (a, "first") if a.states_two else (b, "later")
+        return (
+            f"in the {which} log pool_tokens (line {x.pool_line}) is {x.pool_tokens:,} and max_total_num_tokens (line {x.line}) "
+            f"{x.tokens:,}; in the other log the two are one number"
+        )
     same = before.arguments == after.arguments
     lacking = list(dict.fromkeys(a.missing() + b.missing()))
     share = f"{(b.tokens - a.tokens) / a.tokens:+.1%} of the capacity" if a.tokens else "the capacity"

@@ -19,7 +19,7 @@ def noise_of(change: int, a: Budget, b: Budget, before: Snapshot, after: Snapsho
     readings that are printed are not those that sizing used, and the change must lie within how far the readings of the
     two logs lie apart.
     """
-    if not _alike(a, b, before, after):
+    if not _alike(a, b, before, after) or not _pools_moved_alike(change, a, b):
         return ""
     if before.on_shared_memory and after.on_shared_memory:
         return _wobble(change, a, before, after)
@@ -28,7 +28,7 @@ def noise_of(change: int, a: Budget, b: Budget, before: Snapshot, after: Snapsho
     if not (a.available.meets(b.available) and a.total.meets(b.total)):
         return ""
     allowed = expected_change(a, b)
-    if allowed is None or change not in allowed or not _pools_moved_alike(change, before, after):
+    if allowed is None or change not in allowed:
         return ""
     return (
         f"free memory is printed alike in both logs and only to 0.01 GB: that leaves {float(allowed.low):+,.0f} to "
@@ -45,13 +45,9 @@ def _alike(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> bool:
     return a.cell is not None and b.cell is not None and a.cell.meets(b.cell)
 
 
-def _pools_moved_alike(change: int, before: Snapshot, after: Snapshot) -> bool:
+def _pools_moved_alike(change: int, a: Budget, b: Budget) -> bool:
     """Free memory moves the capacity and the pool's own line together; one without the other is no matter of memory."""
-    first = {n.value for n in before.find("pool_tokens", "target") if isinstance(n.value, Interval)}
-    second = {n.value for n in after.find("pool_tokens", "target") if isinstance(n.value, Interval)}
-    if len(first) != 1 or len(second) != 1:
-        return True
-    return second.pop().low - first.pop().low == change
+    return a.pool_tokens is None or b.pool_tokens is None or b.pool_tokens - a.pool_tokens == change
 
 
 def _wobble(change: int, a: Budget, before: Snapshot, after: Snapshot) -> str:
