@@ -9,7 +9,7 @@ from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.excuses import SHARED_MEMORY
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
+from kvdiag.checks.readings import own_first
 from kvdiag.models.catalogue import CONTEXT
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
@@ -50,20 +50,20 @@ def _last(inputs: CheckInputs, until: Number, names: tuple[str, ...]) -> Number 
 def _check(inputs: CheckInputs, arithmetic: Arithmetic, after: Number, pool: Number, before: Number) -> Check:
     most = fits(before) - fits(pool)
     terms: dict[str, Any] = {"free_before": fits(before).to_dict(), "kv_pool_bytes": fits(pool).to_dict()}
-    lines = [before.line, pool.line, after.line]
+    others = [before.line, pool.line]
     state = inputs.start.first("state_pool_bytes", rank=after.rank)
     if state is not None and before.line < state.line < after.line:
         most = most - fits(state)
         terms["state_pool_bytes"] = fits(state).to_dict()
-        lines.append(state.line)
-    role = after.role or pool.role
+        others.append(state.line)
+    role, lines = after.role or pool.role, own_first(after.line, others)
     table = _request_table(inputs, arithmetic) if role != "draft" else Interval.of(0, unit="bytes")
     if table is not None:
         terms["request_table_bytes"] = table.to_dict()
         most = most - table
     recomputed = Interval(most.low - _rounding(inputs), most.high, "bytes")
     verdict, missing = _verdict(inputs, fits(after), recomputed, table)
-    return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, _FORMULA, terms, missing, once(lines))
+    return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, _FORMULA, terms, missing, lines)
 
 
 def _verdict(

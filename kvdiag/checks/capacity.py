@@ -12,7 +12,7 @@ from kvdiag.checks.excuses import budget_excuses
 from kvdiag.checks.implied import implied_checks
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
+from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
 from kvdiag.sizing import UNKNOWN_DEVICE
@@ -38,10 +38,10 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     missing, formula = missing_for_budget(inputs, capacity.rank), CAPACITY.format(budget=budget_formula(inputs))
     terms: dict[str, Any] = {}
     found: list[Candidate] = []
-    lines: tuple[int, ...] = (capacity.line,)
+    lines = own_first(capacity.line, ())
     if budget is not None:
         rest, worst = budget
-        lines = (*worst.lines, capacity.line)
+        lines = own_first(capacity.line, worst.lines)
         terms = budget_terms(inputs, worst) | {"rest_memory": rest.to_dict()}
         found = candidates(
             arithmetic.groups(_middle(rest)),
@@ -50,15 +50,13 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     if not found:
         missing += arithmetic.why_not()
         missing = missing or (arithmetic.refused,)
-        return Check(name, "unknown", capacity.rank, capacity.role, capacity.interval, None, formula, terms, missing, once(lines))
+        return Check(name, "unknown", capacity.rank, capacity.role, capacity.interval, None, formula, terms, missing, lines)
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
         terms["bytes_per_token"] = max([sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)])
     excuses = budget_excuses(inputs) + _other_card(inputs, capacity, found) + _lengthened(inputs, arithmetic, capacity)
     verdict, lacking = judge(fits(capacity), found, excuses)
-    return Check(
-        name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), formula, terms, lacking, once(lines)
-    )
+    return Check(name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), formula, terms, lacking, lines)
 
 
 def _middle(budget: Interval) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
 from kvdiag.checks.verdict import Candidate, Excuse, judge
 from kvdiag.quantity import Interval
 from kvdiag.starts import Number
@@ -45,7 +44,7 @@ def _check(inputs: CheckInputs, cell: Number, budget: Number, capacity: Number, 
     verdict, missing = judge(fits(capacity), [Candidate(_positive(result), ())], excuses)
     return Check(
         "max_total_num_tokens", verdict, capacity.rank, "target", fits(capacity), _positive(result), _FORMULA, terms, missing,
-        once((capacity.line,)),
+        (capacity.line,),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from kvdiag.checks.defaults import default_terms
 from kvdiag.checks.excuses import budget_excuses
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import Reading, once
+from kvdiag.checks.readings import Reading, own_first
 from kvdiag.checks.verdict import Candidate, candidates, hull, judge, turned
 from kvdiag.quantity import Interval
 from kvdiag.starts import Number
@@ -63,7 +63,7 @@ def _capped(inputs: CheckInputs, capacity: Number) -> Check:
     if cap is None:
         why = "--max-total-tokens, which may cap the pool (the log has no whole server_args line)"
     terms = budget_terms(inputs, budget[1]) if budget is not None else {}
-    formula, lines = budget_formula(inputs), once((*lines, capacity.line))
+    formula, lines = budget_formula(inputs), own_first(capacity.line, lines)
     return Check("rest_memory", "unknown", capacity.rank, None, None, rest, formula, terms, (why,), lines)
 
 
@@ -75,7 +75,7 @@ def _rest_memory(inputs: CheckInputs, capacity: Number, found: list[Candidate]) 
     rest, worst = budget
     excuses = rope_excuses(inputs, lambda shift: (rest + shift).meets(hull(found)))
     verdict, missing = judge(rest, found, turned(budget_excuses(inputs) + excuses))
-    lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst)
+    lines, terms = own_first(capacity.line, worst.lines), budget_terms(inputs, worst)
     return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, formula, terms, missing, lines)
 
 
@@ -90,7 +90,8 @@ def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: li
 
     found = given(Interval.of(0, unit="bytes"))
     formula = FRACTION.replace("rest_memory", "rest_memory - mm_runtime_reservation") if kept.high else FRACTION
-    lines, terms = once((*worst.lines, capacity.line)), budget_terms(inputs, worst) | default_terms(inputs, worst)
+    others, terms = (*worst.lines, capacity.line), budget_terms(inputs, worst) | default_terms(inputs, worst)
+    lines = own_first(inputs.fraction_line or capacity.line, others)
     name, rank = "mem_fraction_static", capacity.rank
     if inputs.mem_fraction_static is None:
         missing = ("mem_fraction_static (the server_args line)",)

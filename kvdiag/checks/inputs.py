@@ -27,6 +27,7 @@ class CheckInputs:
     """Everything a check may use; `unsized` is empty when `geometry` is known.
 
     `mem_fraction_static` is the fraction in force at sizing: the argument, or what a later line says it was changed to.
+    `fraction_line` is the line that states it (0: none).
     `draft` is the geometry of the draft model where its config is given or found by a path of its own, `named` that of the
     model that the log names, where another config was given. `switches` are those of the environment that would explain
     figures which fit no formula without. `by_name` says that the config is the catalogue's, taken by the log's path alone.
@@ -46,6 +47,7 @@ class CheckInputs:
     switches: tuple[str, ...] = ()
     named: Geometry | None = None
     by_name: bool = False
+    fraction_line: int = 0
 
     @property
     def on_shared_memory(self) -> bool:
@@ -104,7 +106,7 @@ def gather(
     if stated is not None:
         possible = only(stated)
     draft = _draft(start, draft_config)
-    fraction = _fraction(start, arguments)
+    fraction, fraction_line = _fraction(start, arguments)
     readings = readings_of(start)
     device = _device(geometry, arguments, readings)
     return CheckInputs(
@@ -121,6 +123,7 @@ def gather(
         device,
         named=named,
         by_name=by_name,
+        fraction_line=fraction_line,
     )
 
 
@@ -194,17 +197,17 @@ def _tag(rank: str, tag: str) -> int:
     return next((int(word[len(tag) :]) for word in rank.split() if word.startswith(tag) and word[len(tag) :].isdigit()), 0)
 
 
-def _fraction(start: Start, arguments: ServerArguments) -> Fraction | None:
-    """The fraction in force: the dump's, or what a later line says it was changed to, exactly where the change is known."""
+def _fraction(start: Start, arguments: ServerArguments) -> tuple[Fraction | None, int]:
+    """The fraction in force and its line: the dump's, or what a later line changed it to, exactly where the change is known."""
     stated = None if arguments.mem_fraction_static is None else Fraction(str(arguments.mem_fraction_static))
     for event in reversed(start.events_of("fraction_changed")):
         for name in ("mem_fraction_static after", "mem_fraction_static"):
             value = event.record.values.get(name)
             if value is not None and value.number is not None:
-                return _unrounded(stated, value.text)
+                return _unrounded(stated, value.text), event.record.line.number
         if stated is not None and "adjust --mem-fraction-static for multimodal models" in event.record.message:
-            return stated * Fraction("0.95")
-    return stated
+            return stated * Fraction("0.95"), event.record.line.number
+    return stated, start.server_args_line if stated is not None else 0
 
 
 def _unrounded(stated: Fraction | None, printed: str) -> Fraction:

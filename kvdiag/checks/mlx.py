@@ -8,7 +8,7 @@ from fractions import Fraction
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
+from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Candidate, judge
 from kvdiag.quantity import Interval
 from kvdiag.starts import Number
@@ -35,7 +35,7 @@ def mlx_checks(inputs: CheckInputs, _: Arithmetic) -> Iterator[Check]:
 
 def _budget(inputs: CheckInputs, stated: Number, limit: Number, used: Number, available: Number) -> Check:
     fraction = inputs.mem_fraction_static
-    lines = once((stated.line,))
+    lines = own_first(stated.line, ())
     if fraction is None:
         lacking = ("mem_fraction_static (the server_args line)",)
         return Check("rest_memory", "unknown", stated.rank, None, fits(stated), None, _BUDGET, {}, lacking, lines)
@@ -62,7 +62,7 @@ def _capacity(capacity: Number, budget: Number, cell: Number) -> Check:
     result = _at_least(slots, SMALLEST_POOL)
     terms = {"rest_memory": fits(budget).to_dict(), "bytes_per_token": fits(cell).to_dict()}
     verdict, missing = judge(fits(capacity), [Candidate(result, ())])
-    lines = once((budget.line, capacity.line))
+    lines = own_first(capacity.line, (budget.line,))
     return Check(
         "max_total_num_tokens", verdict, capacity.rank, capacity.role, fits(capacity), result, _SLOTS, terms, missing, lines
     )

@@ -9,7 +9,7 @@ from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.excuses import cell_excuses
 from kvdiag.checks.inputs import CheckInputs, draft_path, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
+from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.errors import CannotSizeError
 from kvdiag.frozen import frozen, replace
@@ -35,9 +35,9 @@ class _Pool:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines these numbers stand in."""
+        """The lines these numbers stand in, that of the bytes first."""
         window = (self.window.line,) if self.window else ()
-        return once((self.size.line, self.tokens.line, *window))
+        return own_first(self.size.line, (self.tokens.line, *window))
 
 
 def pool_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:

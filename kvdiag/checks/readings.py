@@ -25,6 +25,11 @@ def once(lines: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(lines)))
 
 
+def own_first(own: int, others: Iterable[int]) -> tuple[int, ...]:
+    """The line in which a check's number stands, then the lines of what it was recomputed from, each once."""
+    return (own, *(line for line in once(others) if line != own))
+
+
 def readings_of(start: Start) -> tuple[Reading, ...]:
     """The readings of every rank that states what is free after loading."""
     return tuple(reading for rank in start.ranks if (reading := _reading(start, rank)))

@@ -9,7 +9,7 @@ from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slot
 from kvdiag.checks.excuses import budget_excuses
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
-from kvdiag.checks.readings import once
+from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
@@ -61,7 +61,7 @@ def _check(
         allowed = _allowed(inputs, arithmetic, release, capacity, budget[0] if budget else None)
         return arithmetic.capacity(release, allowed, pick, unit) if allowed is not None else None
 
-    lines = once((number.line, *((capacity.line,) if capacity else ()), *(budget[1].lines if budget else ())))
+    lines = own_first(number.line, (*((capacity.line,) if capacity else ()), *(budget[1].lines if budget else ())))
     found = (
         candidates(arithmetic.groups(_near(arithmetic, capacity, budget[0] if budget else None)), compute)
         if inputs.geometry is not None
@@ -104,9 +104,9 @@ def _state(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> Check
     """State slots come before the tokens, out of the budget itself."""
     budget = budget_of(inputs, number.rank)
     found = []
-    lines: tuple[int, ...] = (number.line,)
+    lines = own_first(number.line, ())
     if budget is not None:
-        lines = once((*budget[1].lines, number.line))
+        lines = own_first(number.line, budget[1].lines)
         rest = budget[0]
         found = candidates(
             arithmetic.groups(max(0, int(rest.high))),

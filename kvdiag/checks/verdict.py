@@ -8,6 +8,19 @@ from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 
+_REPEATS = {
+    "rest_memory": "max_total_num_tokens",
+    "mem_fraction_static": "max_total_num_tokens",
+    "kv_pool_bytes": "bytes_per_token",
+}
+"""Checks that are computed from another's number: where that one disagrees, theirs is the same contradiction once more."""
+
+
+def repeated(name: str, disagreeing: Iterable[str]) -> str:
+    """The check among those that disagree which the disagreement of `name` only repeats; empty where it stands for itself."""
+    other = _REPEATS.get(name, "")
+    return other if other in disagreeing else ""
+
 
 @frozen
 class Candidate:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks import Finding
+from kvdiag.checks.verdict import repeated
 from kvdiag.gate.arguments import from_shared_memory
 from kvdiag.gate.budget import Budget, budget_of
-from kvdiag.gate.model import Drift, Snapshot
-from kvdiag.gate.words import change_of, only_in_one_release, releases_differ, shown
+from kvdiag.gate.model import Checked, Drift, Snapshot
+from kvdiag.gate.words import change_of, only_in_one_release, opposed, releases_differ, shown
 
 _BUDGET_CHECKS = frozenset(
     {"rest_memory", "max_total_num_tokens", "mem_fraction_static", "memory_after_pool", "max_running_requests",
@@ -122,16 +123,23 @@ def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
     for check in after.checks:
         was = old.get((check.name, check.role))
         if check.verdict == "disagree" and (was is None or was.verdict != "disagree"):
-            said = f"{check.name} disagrees with the arithmetic ({check.formula})"
-            yield Drift(
-                "KD131", "error", check.name, said, "", was.verdict if was else None, "disagree", (), check.role,
-                (was.line,) if was else (), (check.line,),
-            )  # fmt: skip
+            yield disagreement(check, after, was)
         elif check.verdict == "unknown" and was is not None and was.verdict == "agree":
             if shared and check.name in _BUDGET_CHECKS:
                 continue
             said = f"{check.name} agreed with the arithmetic and cannot be checked in this log"
             yield Drift("KD132", "warning", check.name, said, "", "agree", "unknown", (), check.role, (was.line,), (check.line,))
+
+
+def disagreement(check: Checked, snapshot: Snapshot, was: Checked | None = None) -> Drift:
+    """A number that the arithmetic contradicts, with both values; a note where it only repeats another's contradiction."""
+    root = repeated(check.name, {c.name for c in snapshot.checks if c.verdict == "disagree" and c.role == check.role})
+    values = ": the log has {}, recomputed {}".format(*opposed(*check.contradiction)) if check.contradiction else ""
+    said = f"{check.name} disagrees with the arithmetic{values} ({check.formula})"
+    return Drift(
+        "KD131", "note" if root else "error", check.name, said, f"it follows from {root}, which disagrees" if root else "",
+        was.verdict if was else None, "disagree", (), check.role, (was.line,) if was else (), (check.line,), root,
+    )  # fmt: skip
 
 
 def finding_drifts(findings: list[Finding], before: Snapshot | None) -> list[Drift]:

@@ -21,7 +21,11 @@ class Stated:
 
 @frozen
 class Checked:
-    """The verdict on one number over all ranks (the worst one), with what it was recomputed to and by which formula."""
+    """The verdict on one number over all ranks (the worst one), with what it was recomputed to and by which formula.
+
+    `line` is that of the number. `contradiction` is the log's value and the recomputed one of a rank where the two disagree;
+    a baseline file does not keep it.
+    """
 
     name: str
     role: str | None
@@ -29,6 +33,7 @@ class Checked:
     recomputed: Interval | None
     formula: str
     line: int
+    contradiction: tuple[Interval, Interval] | None = None
 
 
 @frozen

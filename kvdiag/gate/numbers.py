@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from kvdiag.frozen import replace
 from kvdiag.gate.budget import Budget, budget_of
@@ -135,12 +136,15 @@ def _drift(change: Change, code: str, level: str) -> Drift:
 
 
 def _share(change: Change) -> str:
+    """The change as a share of what was, where the digits tell it to the percent."""
     values = change.intervals
-    if values is None or values[0].low + values[0].high == 0:
+    if values is None or values[0].low <= 0:
         return ""
-    middle, other = values[0].low + values[0].high, values[1].low + values[1].high
+    (low, high), (least, most) = ((value.low, value.high) for value in values)
+    middle, other = low + high, least + most
     share = f"{float((other - middle) / middle):+.1%}"
-    return f" ({share})" if share not in ("+0.0%", "-0.0%") else ""
+    told = most / low - least / high <= Fraction(1, 100)
+    return f" ({share})" if told and share not in ("+0.0%", "-0.0%") else ""
 
 
 def _cell(pair: Pair) -> Iterator[Drift]:

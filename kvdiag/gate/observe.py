@@ -132,13 +132,20 @@ def _checked(checks: list[Check]) -> tuple[Checked, ...]:
     merged: dict[tuple[str, str | None], Checked] = {}
     for check in checks:
         role = check.role if check.role == "draft" else None
-        new = Checked(check.name, role, check.verdict, check.recomputed, check.formula, check.lines[0] if check.lines else 0)
+        line = check.lines[0] if check.lines else 0
+        new = Checked(check.name, role, check.verdict, check.recomputed, check.formula, line, _contradiction(check))
         old = merged.get((check.name, role))
         if old is not None:
             worse = new if _WORST.index(new.verdict) < _WORST.index(old.verdict) else old
             new = replace(worse, recomputed=_hull(old.recomputed, new.recomputed))
         merged[check.name, role] = new
     return tuple(sorted(merged.values(), key=lambda c: (c.name, c.role or "")))
+
+
+def _contradiction(check: Check) -> tuple[Interval, Interval] | None:
+    if check.verdict != "disagree" or check.observed is None or check.recomputed is None:
+        return None
+    return check.observed, check.recomputed
 
 
 def _hull(a: Interval | None, b: Interval | None) -> Interval | None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from kvdiag.frozen import frozen, replace
 from kvdiag.gate.codes import LEVELS, argument_names, number_names
-from kvdiag.gate.facts import compare_facts, finding_drifts
+from kvdiag.gate.facts import compare_facts, disagreement, finding_drifts
 from kvdiag.gate.linedrift import compare_lines
 from kvdiag.gate.model import Drift, Outcome, Snapshot
 from kvdiag.gate.numbers import compare_numbers
@@ -146,11 +146,7 @@ def _within(drift: Drift, allowance: Allowance) -> bool:
 
 
 def _disagreements(snapshot: Snapshot) -> list[Drift]:
-    return [
-        Drift("KD131", "error", c.name, f"{c.name} disagrees with the arithmetic ({c.formula})", lines=(c.line,), role=c.role)
-        for c in snapshot.checks
-        if c.verdict == "disagree"
-    ]
+    return [disagreement(check, snapshot) for check in snapshot.checks if check.verdict == "disagree"]
 
 
 def _demands(observed: Observation, policy: Policy) -> list[Drift]:

@@ -19,7 +19,7 @@ SPECULATION = ("speculative_algorithm", "speculative_num_steps", "speculative_ea
 
 
 def amount(value: Interval | str | None, *, unit: bool = True) -> str:
-    """A value with its unit: exact as it is, an interval as its middle where the digits were cut."""
+    """A value with its unit: exact as it is, memory with the digits a log prints, anything else from its least to its most."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -27,15 +27,31 @@ def amount(value: Interval | str | None, *, unit: bool = True) -> str:
     if value.is_exact:
         number = plain(value.low)
         text = f"{number:,}" if isinstance(number, int) else f"{number:,.10g}"
-        return f"{text} {value.unit}" if unit else text
+        return f"{text} {value.unit}" if unit and value.unit != "fraction" else text
     if value.unit == "bytes" and max(abs(value.low), abs(value.high)) >= GIB / 256:
         return span(value)
-    return f"{float(value.low):,.6g}..{float(value.high):,.6g}" + (f" {value.unit}" if unit else "")
+    return f"{float(value.low):,.6g}..{float(value.high):,.6g}" + (f" {value.unit}" if unit and value.unit != "fraction" else "")
 
 
 def span(value: Interval) -> str:
-    """Bytes as a log prints them, in GiB to two decimals, in a smaller unit where that would say nothing."""
-    return memory((value.low + value.high) / 2)
+    """Bytes as a log prints them, in GiB to two decimals; what may be nothing by what it is under, a wide range by its ends."""
+    return memory(value)
+
+
+def opposed(a: Interval, b: Interval) -> tuple[str, str]:
+    """Two values that cannot both be true: memory in one unit, with as many decimals as it takes to tell them apart."""
+    if a.unit != "bytes" or b.unit != "bytes" or max(abs(a.high), abs(b.high)) < GIB / 256:
+        return amount(a), amount(b)
+    for decimals in range(2, 10):
+        (a_low, a_high), (b_low, b_high) = ([round(end / GIB, decimals) for end in (x.low, x.high)] for x in (a, b))
+        if a_high < b_low or b_high < a_low:
+            break
+    return _gib(a_low, a_high, decimals), _gib(b_low, b_high, decimals)
+
+
+def _gib(low: Fraction, high: Fraction, decimals: int) -> str:
+    ends = dict.fromkeys(f"{float(end):,.{decimals}f}" for end in (low, high))
+    return f"{'..'.join(ends)} GiB"
 
 
 def gib(value: Interval) -> str:

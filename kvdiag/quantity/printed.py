@@ -60,6 +60,13 @@ def printed_interval(text: str, unit: str, *, rounded: bool = True) -> Interval:
     return Interval(low * factor, high * factor, reported)
 
 
+def figure_of(interval: Interval) -> Fraction:
+    """The figure that was printed for `interval`: its middle, and 0 where all digits were noughts and it ends or begins there."""
+    if not interval.is_exact and 0 in (interval.low, interval.high):
+        return Fraction(0)
+    return (interval.low + interval.high) / 2
+
+
 def abbreviated_interval(text: str, unit: str) -> Interval:
     """All counts that somebody may have shortened to `text` (of the form `ABBREVIATED`).
 

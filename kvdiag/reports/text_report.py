@@ -12,6 +12,7 @@ from kvdiag.checks.inputs import NO_CONFIG
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.figures import figure
 from kvdiag.reports.bound import bound, over_time
+from kvdiag.reports.line_numbers import line_numbers
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
@@ -182,7 +183,7 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     who = f" [{check.rank}]" if check.rank else ""
     said = f"log {show(check.observed)}" if check.observed else "not in the log"
     computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
-    where = f" (line {', '.join(map(str, check.lines[: None if whole else 4]))})" if check.lines else ""
+    where = f" (line {line_numbers(check.lines, None if whole else 4)})" if check.lines else ""
     first, *more = paint.head(f"{check.name}{who}: {said}{computed}{where}", " " * 8, taken=6)
     yield from (f"{paint.colour(mark, _COLOURS[check.verdict])}  {first}", *more)
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)

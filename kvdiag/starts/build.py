@@ -6,7 +6,7 @@ from math import isfinite
 
 from kvdiag.lines import Record
 from kvdiag.lines.literal import parse_arguments
-from kvdiag.quantity import Interval, printed_interval
+from kvdiag.quantity import Interval, figure_of, printed_interval
 from kvdiag.quantity.dtype import spelled_dtype
 from kvdiag.quantity.interval import plain
 from kvdiag.starts.ends import OpenEnds
@@ -247,7 +247,7 @@ class StartBuilder:
                 if (number.name, number.rank, number.role) == (name, rank, role):
                     self.start.numbers[index] = number.outdated()
         printed = record.values.get(field)
-        value = printed.text if printed is not None and printed.abbreviated else plain((interval.low + interval.high) / 2)
+        value = printed.text if printed is not None and printed.abbreviated else plain(figure_of(interval))
         self.start.numbers.append(Number(name, value, interval, interval.unit, rank, role, record.line.number, path))
 
     def _text(self, name: str, text: str, role: str | None, record: Record, path: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.model import Check
+from kvdiag.checks.verdict import repeated
 from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
@@ -39,12 +40,8 @@ def _roots(checks: tuple[Check, ...]) -> list[Check]:
     for check in checks:
         if check.verdict == "disagree":
             found.setdefault((check.name, check.role, check.observed), check)
-    kept = list(found.values())
-    if any(check.name == "max_total_num_tokens" for check in kept):
-        kept = [check for check in kept if check.name not in ("rest_memory", "mem_fraction_static")]
-    if any(check.name == "bytes_per_token" for check in kept):
-        kept = [check for check in kept if check.name != "kv_pool_bytes"]
-    return kept
+    names = {check.name for check in found.values()}
+    return [check for check in found.values() if not repeated(check.name, names)]
 
 
 def two_releases(facts: Facts, at: At) -> Iterator[Hit]:

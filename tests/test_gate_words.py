@@ -1,0 +1,123 @@
+"""How the gate tells values: what the digits say and no more, with the line a number stands in."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from kvdiag.cli.main import main
+from kvdiag.gate import check, observe
+from kvdiag.gate.words import amount, opposed
+from kvdiag.pipeline import explain
+from kvdiag.quantity import GIB, Interval, figure_of, printed_interval
+from kvdiag.reports.line_numbers import line_numbers
+from tests.gate_logs import LOGS, baseline
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [("0.00", "under 5.2 MiB"), ("-0.00", "0.00 GiB"), ("0.01", "0.01 GiB"), ("10.42", "10.42 GiB"), ("0.34", "0.34 GiB")],
+)
+def test_a_printed_figure_is_told_as_it_was_printed_and_never_as_the_middle_of_what_it_may_be(printed, told):
+    assert amount(printed_interval(printed, "GiB")) == told
+
+
+def test_pools_of_two_figures_that_print_as_nothing_are_under_their_sum():
+    nothing = printed_interval("0.00", "GiB")
+    assert amount(nothing + nothing) == "under 0.01 GiB"
+
+
+@pytest.mark.parametrize(("printed", "figure"), [("0.00", 0), ("-0.00", 0), ("0.50", GIB / 2), ("-0.50", -GIB / 2)])
+def test_the_figure_of_a_printed_number_is_what_was_printed(printed, figure):
+    assert figure_of(printed_interval(printed, "GiB")) == figure
+
+
+def test_the_json_of_a_printed_nothing_is_nothing_with_its_interval(capfd):
+    with pytest.raises(SystemExit):
+        main(["explain", str(LOGS["flood"]), "--format", "json"])
+    numbers = json.loads(capfd.readouterr().out)["starts"][0]["numbers"]
+    pool = next(number for number in numbers if number["name"] == "kv_pool_bytes")
+    assert (pool["value"], pool["low"]) == (0, 0)
+    assert pool["high"] > 0
+
+
+def test_values_that_cannot_both_be_true_are_told_so_that_they_differ():
+    a, b = (Interval.of(int(value * GIB), unit="bytes") for value in (10.4241, 10.4238))
+    assert opposed(a, b) == ("10.4241 GiB", "10.4238 GiB")
+    assert opposed(printed_interval("10.42", "GiB"), Interval.of(11_103_046_272, unit="bytes")) == ("10.42 GiB", "10.34 GiB")
+    assert opposed(Interval.of(5, unit="tokens"), Interval.of(6, 9, "tokens")) == ("5 tokens", "6..9 tokens")
+
+
+@pytest.fixture
+def contradicted(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(
+        LOGS["kimi"].read_text(encoding="utf-8").replace("max_total_num_tokens=159277", "max_total_num_tokens=158000"),
+        encoding="utf-8",
+    )
+    return observe(str(path))
+
+
+@pytest.mark.parametrize("with_baseline", [True, False])
+def test_a_contradiction_has_both_values_and_the_line_of_the_number(contradicted, with_baseline):
+    drifts = check(contradicted, baseline("kimi") if with_baseline else None).drifts
+    found = {drift.subject: drift for drift in drifts if drift.code == "KD131"}
+    capacity = found["max_total_num_tokens"]
+    assert "the log has 158,000 tokens, recomputed 159,209..159,380 tokens (" in capacity.message
+    assert (capacity.level, capacity.lines) == ("error", (51,))
+    assert {name: (drift.level, drift.follows, drift.lines) for name, drift in found.items() if drift is not capacity} == {
+        "rest_memory": ("note", "max_total_num_tokens", (51,)),
+        "mem_fraction_static": ("note", "max_total_num_tokens", (1,)),
+    }, "what is computed from the capacity repeats its contradiction"
+
+
+def test_a_contradiction_that_repeats_no_other_is_an_error():
+    from kvdiag.frozen import replace
+    from kvdiag.gate.facts import disagreement
+
+    kept = baseline("kimi")
+    alone = [replace(c, verdict="disagree") if c.name == "rest_memory" else c for c in kept.checks]
+    drift = disagreement(next(c for c in alone if c.name == "rest_memory"), replace(kept, checks=tuple(alone)))
+    assert (drift.level, drift.follows) == ("error", "")
+    assert "the log has" not in drift.message, "a verdict that comes without its values is told without"
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_first_line_of_a_check_is_the_one_its_number_stands_in(log):
+    (item,) = explain([str(LOGS[log])], config=str(LOGS[log].parent) if log not in ("kimi", "l4") else None).starts
+    lines = {}
+    for number in item.start.numbers:
+        lines.setdefault((number.name, number.rank), set()).add(number.line)
+    own = {"bytes_per_token": "kv_pool_bytes", "rest_memory": "max_total_num_tokens"}
+    assert item.checks
+    for found in item.checks:
+        if found.name == "mem_fraction_static":
+            assert found.lines[0] == item.start.server_args_line
+        else:
+            name = found.name if (found.name, found.rank) in lines else own[found.name]
+            assert found.lines[0] in lines[name, found.rank], found
+        assert len(set(found.lines)) == len(found.lines)
+
+
+def test_lines_that_follow_each_other_are_told_as_a_range_and_what_is_cut_is_marked():
+    assert line_numbers((51, *range(18, 34))) == "51, 18 to 33"
+    assert line_numbers((3, 4, 9)) == "3, 4, 9"
+    assert line_numbers((3, 1, 5, 7, 9), 4) == "3, 1, 5, 7, ..."
+    assert line_numbers((3, 1, 5, 7), 4) == "3, 1, 5, 7"
+
+
+def test_the_text_names_the_numbers_own_line_first(capfd):
+    with pytest.raises(SystemExit):
+        main(["explain", str(LOGS["kimi"])])
+    assert re.search(r"max_total_num_tokens \[TP0\]: [^(]*\(line 51, 18 to 33\)", capfd.readouterr().out)
+
+
+def test_a_share_is_told_only_where_the_digits_tell_it_to_the_percent(tmp_path):
+    (tmp_path / "server.log").write_text(
+        LOGS["kimi"].read_text(encoding="utf-8").replace("mem usage=1.55", "mem usage=0.03"), encoding="utf-8"
+    )
+    small = observe(str(tmp_path / "server.log")).snapshot
+    messages = {d.subject: d.message for d in check(observe(str(LOGS["kimi"])), small).drifts}
+    assert messages["distributed_init_memory"].endswith("0.03 GiB -> 1.55 GiB")
