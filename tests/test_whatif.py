@@ -12,6 +12,7 @@ from kvdiag.checks.whatif import predict
 from kvdiag.lines import read_records
 from kvdiag.pipeline import explain, what_if
 from kvdiag.reading import Input, read_lines
+from kvdiag.reports.whatif_report import render_text
 from kvdiag.starts import assemble
 from tests.boundaries import LLAMA, PLAIN_CELL
 from tests.conftest import FIXTURES
@@ -375,9 +376,62 @@ def test_explain_holds_the_draft_s_pool_against_the_config_given(tmp_path):
         assert of_draft == [verdict]
 
 
+def shown(log, **change):
+    return render_text(what_if(str(log), [change]), width=1000)
+
+
+def test_each_number_stands_beside_what_it_is_in_the_log():
+    told = shown(KIMI["0.88"], mem_fraction_static=0.9)
+    assert "188,013 to 188,017 tokens, now 159,277" in told
+    assert "(12.30 GiB), now 10.42 GiB" in told
+    assert "150 requests\n" in told  # what does not move is said once
+    (prediction,) = what_if(str(KIMI["0.88"]), [{"mem_fraction_static": 0.9}])
+    assert prediction.now["max_total_num_tokens"].low == prediction.now["max_total_num_tokens"].high == 159_277
+
+
+def test_less_than_advice_keeps_is_warned_of_unless_the_log_has_no_more():
+    assert "kvdiag's advice keeps" in shown(KIMI["0.88"], mem_fraction_static=0.95)
+    assert "kvdiag's advice keeps" not in shown(KIMI["0.88"], mem_fraction_static=0.89)
+    assert "kvdiag's advice keeps" not in shown(KIMI["0.88"], page_size=64)
+
+
+def test_a_cap_that_decides_is_said_with_what_the_budget_would_hold(tmp_path):
+    log = tmp_path / "server.log"
+    text = H100.read_text().replace("max_total_tokens=None", "max_total_tokens=100000")
+    log.write_text(text.replace("411994", "100000").replace("25.15 GB", "6.10 GB"))
+    (capped,) = what_if(str(log), [{"mem_fraction_static": 0.9}])
+    assert capped.max_total_num_tokens.high == 100_000
+    (note,) = (note for note in capped.notes if "--max-total-tokens" in note)
+    (free,) = what_if(str(log), [{"mem_fraction_static": 0.9, "max_total_tokens": 10**9}])
+    assert f"{int(free.max_total_num_tokens.low):,} to {int(free.max_total_num_tokens.high):,} tokens" in note
+    assert not any("--max-total-tokens" in note for note in free.notes)
+
+
+def test_a_release_that_did_not_write_the_log_is_said_to_be_another():
+    (asked,) = what_if(str(KIMI["0.88"]), [{"mem_fraction_static": 0.9}], release="0.5.22")
+    assert "log is of SGLang 0.5.9" in asked.notes[0]
+    (own,) = what_if(str(KIMI["0.88"]), [{"mem_fraction_static": 0.9}], release="0.5.9")
+    assert not any("as asked" in note for note in own.notes)
+
+
+def test_a_server_that_would_not_start_has_nothing_left_and_lacks_nothing():
+    told = shown(KIMI["0.88"], mem_fraction_static=0.001)
+    assert "  the server would not start: the weights leave no budget" in told
+    assert "from --mem-fraction-static 0.770 on" in told
+    assert "missing" not in told
+    assert "would be left" not in told
+    assert "max_total_num_tokens is unknown, because" in shown(H100, quantization="fp8")
+
+
 CAPPED = FIXTURES / "real" / "0.5.22-gpt-oss-swa-triton"
 
 
 def test_under_a_cap_nothing_is_said_of_the_rest_where_the_pool_is_unknown():
     (prediction,) = what_if(str(CAPPED / "server.log"), [{"mem_fraction_static": 0.5}])
     assert not any("would be left" in note for note in prediction.notes), prediction.notes
+
+
+def test_the_text_keeps_to_the_width_that_is_asked_for():
+    for width in (80, 100):
+        told = render_text(what_if(str(KIMI["0.88"]), [{"mem_fraction_static": 0.95}, {"dtype": "float32"}]), width=width)
+        assert max(len(line) for line in told.splitlines() if "_bytes" not in line) <= width

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.inputs import CheckInputs
+from kvdiag.checks.levers import keep
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
@@ -83,7 +84,17 @@ def notes_on_rest(
         return [said + ": the server would run out of memory before it is ready"]
     if least.low < 0:
         return [said + ": it may run out of memory before it is ready"]
-    return [said]
+    return [said + _short_of(inputs, least, now)]
+
+
+def _short_of(inputs: CheckInputs, left: Interval, now: Interval) -> str:
+    """A warning where less would be left than advice keeps for activations, and less than the log has."""
+    total = min((reading.total for reading in inputs.readings if reading.total is not None), key=lambda t: t.low, default=None)
+    if total is None or inputs.on_shared_memory or left.low >= min(keep(total), now.low):
+        return ""
+    return (
+        f". Less than the {memory(keep(total))} that kvdiag's advice keeps for the activations of a large prefill: it may run out"
+    )
 
 
 def _bound(inputs: CheckInputs, numbers: Mapping[str, Interval]) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from kvdiag.checks.admission import ADMISSION, admission_notes, own_numbers, planned, with_admission
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
-from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, reservation, reservation_of, slots_of
+from kvdiag.checks.budget import budget_of, capacities, reservation, reservation_of, slots_of
 from kvdiag.checks.excuses import cell_excuses, draft_excuses
 from kvdiag.checks.inputs import CheckInputs, fits
-from kvdiag.checks.leftover import not_taken, notes_on_rest, untold
+from kvdiag.checks.leftover import not_taken, untold
+from kvdiag.checks.remarks import moves_weights, note_on_cap, notes_on, why_no_capacity
 from kvdiag.checks.verdict import Candidate, candidates, hull
 from kvdiag.checks.workload import Plan, Workload
 from kvdiag.frozen import frozen, replace
@@ -21,7 +22,6 @@ from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import ServerArguments, Sizing
 from kvdiag.sizing.resolve import given_share
-from kvdiag.sizing.startable import serves_none, would_not_start
 from kvdiag.starts import Number
 
 NUMBERS: tuple[tuple[str, str], ...] = (
@@ -32,14 +32,14 @@ NUMBERS: tuple[tuple[str, str], ...] = (
     ("max_running_requests", "requests"),
 )
 _NOTHING = Interval.of(0, unit="bytes")
-_WEIGHTS = ("tp_size", "pp_size", "ep_size", "enable_dp_attention", "dp_size")
 
 
 @frozen
 class Prediction:
     """What a change of arguments would give, each number as the interval that the log's printed digits allow.
 
-    `missing` is not empty where no capacity can be predicted; `notes` say what is assumed, and what else would change.
+    `missing` is not empty where no capacity can be predicted; `notes` say what is assumed, and what else would change;
+    `now` are the same numbers of the server in the log, as far as it tells them.
     """
 
     changes: dict[str, Any]
@@ -50,6 +50,7 @@ class Prediction:
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     workload: tuple[Workload, Plan, Plan] | None = None
+    now: Mapping[str, Interval] = MappingProxyType({})
 
     @property
     def max_total_num_tokens(self) -> Interval | None:
@@ -88,13 +89,16 @@ def predict(
     numbers = _numbers(after, budgets)
     missing: tuple[str, ...] = ()
     if "max_total_num_tokens" not in numbers:
-        missing = _missing(inputs, before, after, rank, budgets)
+        missing = why_no_capacity(inputs, before, after, rank, budgets)
     sized = next((s for release in reversed(inputs.candidates()) if (s := after.sized(release)) is not None), None)
     notes = admission_notes(changes, workload)
-    notes += _notes(inputs, changes, [rests[release] for release in budgets] if own else [], after, numbers)
+    notes += note_on_cap(numbers.get("max_total_num_tokens"), _uncapped(inputs, changed, budgets), changed.max_total_tokens)
+    notes += notes_on(inputs, changes, [rests[release] for release in budgets] if own else [], after, numbers)
     formula, terms = (sized.formula, dict(sized.terms)) if sized else ("", {})
     plans = planned(inputs, changed, numbers, workload, sized.page_size if sized else 1) if workload else None
-    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, plans)
+    return Prediction(
+        dict(changes), tuple(inputs.candidates()), numbers, formula, terms, notes, missing, plans, _now(inputs, before, rests)
+    )
 
 
 def _rests(
@@ -129,7 +133,9 @@ def _admitting(
     numbers, notes = own_numbers(inputs), admission_notes(changes, workload)
     missing = () if "max_total_num_tokens" in numbers else ("the log states no token capacity",)
     plans = planned(inputs, changed, numbers, workload, changed.page_size or 1) if workload else None
-    return Prediction(dict(changes), tuple(inputs.candidates()), numbers, notes=notes, missing=missing, workload=plans)
+    return Prediction(
+        dict(changes), tuple(inputs.candidates()), numbers, notes=notes, missing=missing, workload=plans, now=numbers
+    )
 
 
 def _without_capacity(inputs: CheckInputs, changes: Mapping[str, Any], after: Arithmetic, missing: tuple[str, ...]) -> Prediction:
@@ -161,13 +167,13 @@ def _budget(
     the weights follow from the budget that the log's capacity implies more sharply than from what is printed after loading.
     `kept`: what more is kept back for images after the change.
     """
-    if fraction == inputs.mem_fraction_static and kept == _NOTHING and not _moves_weights(inputs, changes):
+    if fraction == inputs.mem_fraction_static and kept == _NOTHING and not moves_weights(inputs, changes):
         return rest
     rest = rest + BELOW_A_BYTE
     worst = inputs.worst(rank)
     if worst is None or worst.total is None or inputs.mem_fraction_static is None or fraction is None:
         return None
-    if _moves_weights(inputs, changes):
+    if moves_weights(inputs, changes):
         weights = _weights(inputs, worst.total * inputs.mem_fraction_static - rest - reservation(inputs), changes)
         return worst.total * fraction - weights - reservation(inputs) - kept
     shifted = rest + worst.total * (fraction - inputs.mem_fraction_static) - kept
@@ -192,10 +198,6 @@ def _narrow(first: Interval | None, second: Interval | None) -> Interval | None:
     if first is None or second is None or not first.meets(second):
         return second if second is not None else first
     return Interval(max(first.low, second.low), min(first.high, second.high), first.unit)
-
-
-def _moves_weights(inputs: CheckInputs, changes: Mapping[str, Any]) -> bool:
-    return any(name in changes and changes[name] != getattr(inputs.arguments, name, None) for name in _WEIGHTS)
 
 
 def _weights(inputs: CheckInputs, weights: Interval, changes: Mapping[str, Any]) -> Interval:
@@ -225,6 +227,25 @@ def _numbers(after: Arithmetic, budgets: dict[Release, Interval]) -> dict[str, I
     return numbers
 
 
+def _now(inputs: CheckInputs, before: Arithmetic, rests: Mapping[Release, Interval]) -> dict[str, Interval]:
+    """The numbers of the server as the log has it, beside which a prediction is read."""
+    found = _numbers(before, {})
+    if rests:
+        found["rest_memory_bytes"] = reduce(Interval.hull, rests.values())
+    for name, unit in NUMBERS:
+        stated = inputs.start.first(name)
+        if stated is not None and stated.interval is not None:
+            found[name] = stated.interval.with_unit(unit)
+    return found | own_numbers(inputs)
+
+
+def _uncapped(inputs: CheckInputs, changed: ServerArguments, budgets: dict[Release, Interval]) -> Interval | None:
+    """The capacity without --max-total-tokens; None where there is no such cap."""
+    if changed.max_total_tokens is None or not budgets:
+        return None
+    return _numbers(Arithmetic(inputs, replace(changed, max_total_tokens=None)), budgets).get("max_total_num_tokens")
+
+
 def _cell_of_stages(after: Arithmetic) -> Callable[[Release], Interval | None]:
     """Bytes of a token, from the smallest pipeline stage to the largest."""
 
@@ -244,37 +265,3 @@ def _compute(after: Arithmetic, budgets: dict[Release, Interval], name: str, uni
         return value if isinstance(value, int) else None
 
     return lambda release: after.capacity(release, budgets[release], pick, unit)
-
-
-def _missing(
-    inputs: CheckInputs, before: Arithmetic, after: Arithmetic, rank: str, budgets: Mapping[Release, Interval]
-) -> tuple[str, ...]:
-    if inputs.geometry is None:
-        return (inputs.unsized,)
-    if not budgets:
-        return missing_for_budget(inputs, rank) or (before.refused or "a budget that gives the capacity the log states",)
-    for release, budget in budgets.items():
-        if budget.high > 0 and after.sized(release, math.floor(budget.high)) is not None:
-            return (
-                "the server may not start: whether the weights leave memory for the KV cache is unknown, because "
-                "rest_memory_bytes may be anywhere between its two ends",
-            )
-    return (after.refused or "nothing the formula names",)
-
-
-def _notes(
-    inputs: CheckInputs, changes: Mapping[str, Any], rests: list[Interval], after: Arithmetic, numbers: Mapping[str, Interval]
-) -> tuple[str, ...]:
-    notes = list(would_not_start(inputs.geometry, after.arguments, changes)) if inputs.geometry is not None else []
-    slots = numbers.get("max_running_requests")
-    notes += serves_none(float(slots.high)) if slots is not None else ()
-    if _moves_weights(inputs, changes):
-        notes.append(
-            "the log does not say how much of a rank's weights is split over the ranks, so the ends assume that all of them and "
-            "that none are split anew; free memory before loading is taken as it was"
-        )
-    if inputs.ranks_missing:
-        notes.append(f"{inputs.ranks_missing} ranks are not in the log; the smallest free memory decides")
-    if rests and "rest_memory_bytes" in numbers and not _moves_weights(inputs, changes):
-        notes += notes_on_rest(inputs, changes, reduce(Interval.hull, rests), numbers, after)
-    return tuple(notes)

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from kvdiag.cli.arguments import add_draft, add_environment, add_workload, asked_workload
-from kvdiag.cli.output import deliver
+from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, InputError
 
 LARGEST_TABLE = 1000
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from kvdiag.reports.whatif_report import render_text
 
-        deliver(render_text(predictions), arguments.output)
+        deliver(render_text(predictions, terminal(arguments.output)["width"]), arguments.output)
     return ExitCode.DONE
 
 

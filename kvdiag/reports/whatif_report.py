@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from kvdiag.checks.remarks import REFUSED
 from kvdiag.checks.whatif import NUMBERS, Prediction
-from kvdiag.quantity import Interval
+from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity.figures import memory
+from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import inert_json, safe
 from kvdiag.reports.workload_text import sentences
 
@@ -36,6 +40,7 @@ def _item(prediction: Prediction) -> dict[str, Any]:
         "notes": list(prediction.notes),
         "missing": list(prediction.missing),
         "workload": _workload(prediction),
+        "now": {name: _interval(value) for name, value in prediction.now.items()},
     }
 
 
@@ -50,25 +55,47 @@ def _interval(interval: Interval | None) -> dict[str, Any] | None:
     return interval.to_dict() if interval else None
 
 
-def render_text(predictions: list[Prediction]) -> str:
-    """A paragraph for each combination of changes."""
-    return "\n\n".join(_paragraph(prediction) for prediction in predictions) + "\n"
+def render_text(predictions: list[Prediction], width: int = 100) -> str:
+    """A paragraph for each combination of changes, of at most `width` columns but for the lines of numbers."""
+    paint = Paint(False, width)
+    return "\n\n".join("\n".join(_paragraph(prediction, paint)) for prediction in predictions) + "\n"
 
 
-def _paragraph(prediction: Prediction) -> str:
-    lines = [", ".join(f"{name}={safe(str(value))}" for name, value in prediction.changes.items())]
+def _paragraph(prediction: Prediction, paint: Paint) -> Iterator[str]:
+    yield ", ".join(f"{name}={safe(str(value))}" for name, value in prediction.changes.items())
     for name in ("bytes_per_token", "rest_memory_bytes", *(name for name, _ in NUMBERS)):
         interval = prediction.numbers.get(name)
         if interval is not None:
-            lines.append(f"  {name:28} {_range(interval)} {interval.unit}")
+            yield f"  {name:28} {_figure(interval)}{_beside(prediction.now.get(name), interval)}"
+    said = []
     if prediction.workload is not None:
         workload, least, most = prediction.workload
-        lines.append(f"  {sentences(workload, least)}")
+        said.append(sentences(workload, least))
         if most.to_dict() | {"tokens": 0} != least.to_dict() | {"tokens": 0}:
-            lines.append(f"  At the upper end: {sentences(workload, most)}")
-    lines += [f"  missing: {safe(text)}" for text in prediction.missing]
-    lines += [f"  note: {safe(text)}" for text in prediction.notes]
-    return "\n".join(lines)
+            said.append(f"At the upper end: {sentences(workload, most)}")
+    said += [_why(safe(text)) for text in prediction.missing]
+    said += [f"note: {safe(text)}" for text in prediction.notes]
+    for sentence in said:
+        yield from paint.wrap(sentence, "  ")
+
+
+def _why(text: str) -> str:
+    """Why there is no capacity; that a server would not start is an answer, not something that lacks."""
+    return text if text.startswith(REFUSED) else f"max_total_num_tokens is unknown, because {text}"
+
+
+def _figure(interval: Interval) -> str:
+    """A number with its unit; of large amounts of memory also in GiB."""
+    told = f"{_range(interval)} {interval.unit}"
+    is_large = interval.unit == "bytes" and max(abs(interval.low), abs(interval.high)) >= GIB // 10
+    return f"{told} ({memory(interval)})" if is_large else told
+
+
+def _beside(now: Interval | None, then: Interval) -> str:
+    """What the number is in the log, where the change moves it."""
+    if now is None or now == then:
+        return ""
+    return f", now {memory(now) if now.unit == 'bytes' and now.high >= GIB // 10 else _range(now)}"
 
 
 def _range(interval: Interval) -> str:
