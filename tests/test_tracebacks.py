@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import kvdiag
@@ -99,3 +101,39 @@ def test_a_server_that_ran_is_not_called_a_failed_start(tmp_path):
     for text in (traceback(SERVING, CRASH), f"{leak}{CRASH}\n", f"{CRASH}\n{OUT}\n"):
         assert "start failed" not in start_of(tmp_path, text).limits.why
     assert "start failed" in start_of(tmp_path, traceback(POOLS, CRASH)).limits.why
+
+
+WORKSPACE = (
+    "RuntimeError: Error in function 'aligned_alloc' at /opt/flashinfer/allocator.h:49: Buffer overflow when allocating memory "
+    "for batch_prefill_tmp_v with size 461373440 and alignment 16, but only 402653184 bytes available in AlignedAllocator. "
+    "Increase the workspace buffer size."
+)
+DUMP = (
+    "[2026-03-04 05:06:00] server_args=ServerArgs(model_path='Qwen/Qwen3-8B', tp_size=1, mem_fraction_static=0.85{extra})\n"
+    "[2026-03-04 05:06:01] The server is fired up and ready to roll!\n"
+)
+
+
+@pytest.mark.parametrize("frames", [SERVING, SERVING[:1], CAPTURE], ids=["a batch", "the loop alone", "capture"])
+@pytest.mark.parametrize("head", [CRASH, BEGINS], ids=["SGLang's line", "the bare traceback"])
+def test_a_workspace_that_is_too_small_is_no_full_device(tmp_path, frames, head):
+    found = {f.code: f for f in start_of(tmp_path, traceback(frames, head).replace(OUT, WORKSPACE)).findings}
+    assert set(found) == {"KV025"}
+    assert "440 MiB" in found["KV025"].message
+    assert "384 MiB were left" in found["KV025"].message
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [("", "for Qwen3ForCausalLM"), (", enable_deterministic_inference=True", "with --enable-deterministic-inference")],
+)
+def test_where_sglang_sets_the_workspace_itself_the_environment_is_not_all_the_advice(tmp_path, extra, told):
+    text = DUMP.format(extra=extra) + traceback(SERVING, CRASH).replace(OUT, WORKSPACE)
+    (finding,) = [f for f in start_of(tmp_path, text).findings if f.code == "KV025"]
+    assert told in finding.advice
+
+
+def test_a_long_exception_is_cut_between_words_and_shows_it(tmp_path):
+    text = DUMP.format(extra="") + traceback(SERVING, CRASH).replace(OUT, "ValueError: " + "no such request here, " * 20)
+    (finding,) = [f for f in start_of(tmp_path, text).findings if f.code == "KV021"]
+    assert re.search(r"\b(no|such|request|here,) \[\.\.\.\]\. No allocator", finding.message)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 _FRAME = re.compile(r'\s*File "[^"]*[\\/]sglang[\\/](?P<file>srt[\\/][^"]+)", line \d+, in (?P<function>\w+)')
 _SERVING = re.compile(
-    r"run_batch|forward_batch_(?:generation|embedding)|forward_thread_func_?|forward_(?:fill|prefill|decode)_batch"
+    r"event_loop_\w+|run_batch|forward_batch_(?:generation|embedding)|forward_thread_func_?|forward_(?:fill|prefill|decode)_batch"
 )
-"""Functions that nothing but the loop over batches calls."""
+"""The loop over batches, and functions that nothing else calls."""
 _GRAPHS = re.compile(r"init_(?:\w+_)?graphs?")
 _CAPTURE = re.compile(r"_?capture(?:_\w+)?")
 _POOLS = re.compile(r"init_memory_pool|init_attention_backend|_create_buffers")
@@ -57,4 +57,6 @@ def phase_of(kinds: list[str]) -> str:
 def ran_out_in_a_traceback(kinds: Iterable[str]) -> bool:
     """Whether an allocator's failure stands beside frames of SGLang that tell when it came: all that many people quote."""
     seen = set(kinds)
-    return "out_of_memory" in seen and not seen.isdisjoint(FRAMES - {"traceback", "draft_frame"})
+    return not seen.isdisjoint(("out_of_memory", "workspace_short")) and not seen.isdisjoint(
+        FRAMES - {"traceback", "draft_frame"}
+    )

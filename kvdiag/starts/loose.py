@@ -11,6 +11,7 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt|Exi
 """The last line of a traceback: a class named as errors are, or any class with its module (``OutOfResources``)."""
 
 _OUT_OF_MEMORY = ("Tried to allocate", "out of memory", "OutOfMemoryError", "CallbackErrorOutOfMemory")
+_WORKSPACE = " in AlignedAllocator"
 _TABLE_FRAMES = ("ReqToTokenPool(", "self.req_to_token = torch.")
 """Source lines in the traceback of the table that maps requests and positions to cache rows."""
 _OPENINGS = {
@@ -51,7 +52,7 @@ def loose_kind(record: Record) -> str:
     """The kind of event a record without a family reports; empty for none. SGLANG_KINDS name what only SGLang prints.
 
     ``out_of_memory`` is a device allocator's failure, ``request_table_frame`` the traceback's line that makes that table,
-    ``workspace_frame`` the one that makes the attention back end,
+    ``workspace_frame`` the one that makes the attention back end, ``workspace_short`` FlashInfer's own allocator's failure,
     ``exception`` the last line of a traceback, ``capturing`` a progress line of graph capture; the others of a traceback
     are those of ``frame_kind``.
     """
@@ -67,6 +68,8 @@ def loose_kind(record: Record) -> str:
         return "request_table_frame"
     if "init_attention_backend()" in text and not record.prefixed:
         return "workspace_frame"
+    if _WORKSPACE in text and not record.prefixed:
+        return "workspace_short"
     if "avail_mem=" in text and re.search(_CAPTURING, text):
         return "capturing"
     if not record.prefixed and _EXCEPTION.match(text.lstrip()):

@@ -9,9 +9,9 @@ from typing import Any
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
+from kvdiag.checks.phase import first_line, phase
 from kvdiag.quantity import GIB, Interval, printed_interval
 from kvdiag.starts import Event
-from kvdiag.starts.frames import FRAMES, phase_of
 
 At = Mapping[str, float]
 _SIZE = r"([0-9]{1,9}(?:\.[0-9]{1,4})?) ?(MiB|GiB|MB|GB)"
@@ -24,6 +24,8 @@ _OTHERS = re.compile("Process [0-9]{1,9} has " + _SIZE + " memory in use")
 _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _FRAMES = 6
 """Lines within which the frame that asks for memory stands before the allocator's text."""
+_LONGEST = 200
+"""Characters of an exception that a finding quotes."""
 _ENTRY_BYTES = 4
 """The request table holds int32 (``ReqToTokenPool``)."""
 _PROGRESS = r"avail_mem=([0-9]{1,6}\.[0-9]{1,3}) GB"
@@ -42,46 +44,6 @@ def _is_up(facts: Facts) -> bool:
 
 def _start_seen(facts: Facts) -> bool:
     return bool(facts.start.server_args or facts.start.find("pre_model_load_memory") or facts.start.find("available_gpu_memory"))
-
-
-def _first_line(facts: Facts, *names: str) -> float:
-    lines = [n.line for name in names for n in facts.start.find(name)]
-    return min(lines, default=float("inf"))
-
-
-def _phase(facts: Facts, event: Event) -> str:
-    """Where in the life of the server an event stands: loading, pools, capture or serving."""
-    line = event.record.line.number
-    framed = _phase_of_frames(facts, line)
-    if framed:
-        return framed
-    served = min([b.line for b in facts.activity.batches] + list(event_lines(facts.events("ready"))), default=float("inf"))
-    if line > served:
-        return "serving"
-    if _makes_workspace(facts, line):
-        return "pools"
-    if event.kind == "graph_capture_failed" or any(e.record.line.number < line for e in facts.captures):
-        return "capture"
-    if _first_line(facts, "memory_before_graphs", "memory_after_pool") < line:
-        return "capture"
-    if _first_line(facts, "available_gpu_memory") < line:
-        return "pools"
-    return "loading" if _first_line(facts, "pre_model_load_memory") < line else "unknown"
-
-
-def _phase_of_frames(facts: Facts, line: int) -> str:
-    """The phase by the frames of the traceback that ends in this line; empty where they do not tell."""
-    ends = facts.events("crash", "exception", "out_of_memory", "graph_capture_failed")
-    begun = max((e.record.line.number for e in ends if e.record.line.number < line), default=0)
-    frames = [e for e in facts.events(*FRAMES) if begun < e.record.line.number < line]
-    headed = ["traceback"] if any(e.record.line.number == begun for e in facts.events("crash")) else []
-    return phase_of([*headed, *(e.kind for e in frames)])
-
-
-def _makes_workspace(facts: Facts, line: int) -> bool:
-    """Whether the traceback that ends in this line goes through the making of the attention back end, before any capture."""
-    begun = max((e.record.line.number for e in facts.events("crash") if e.record.line.number < line), default=line)
-    return any(begun < e.record.line.number < line for e in facts.events("workspace_frame"))
 
 
 def _oom_values(facts: Facts, event: Event) -> dict[str, Any]:
@@ -114,7 +76,7 @@ def _feasible_below(facts: Facts, short: Fraction | None) -> dict[str, Any]:
 def capture_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """Graphs could not be captured for lack of device memory."""
     for event in facts.ran_out:
-        if _phase(facts, event) == "capture" or "apture" in event.record.message.partition(":")[0]:
+        if phase(facts, event) == "capture" or "apture" in event.record.message.partition(":")[0]:
             yield Hit(event_lines([event]), _oom_values(facts, event))
             return
 
@@ -130,7 +92,7 @@ def capture_failed_otherwise(facts: Facts, at: At) -> Iterator[Hit]:
         return
     if not failed and facts.start.find("memory_after_graphs") and not facts.captures:
         return
-    begin = min(_first_line(facts, "memory_before_graphs"), *(e.record.line.number for e in facts.captures), float("inf"))
+    begin = min(first_line(facts, "memory_before_graphs"), *(e.record.line.number for e in facts.captures), float("inf"))
     named = [e for e in facts.events("exception") if not failed or e.record.line.number != failed[0].record.line.number]
     named = [e for e in named if "apture" not in e.record.message and (failed or e.record.line.number > begin)]
     lines = event_lines([*failed, *named, *([] if failed else died)], 4)
@@ -146,7 +108,13 @@ def _is_complete(event: Event) -> bool:
 
 
 def _named(events: list[Event]) -> str | None:
-    return events[0].record.message.strip()[:200] if events else None
+    return _short(events[0].record.message) if events else None
+
+
+def _short(text: str) -> str:
+    """An exception's text that fits into a sentence, cut between words where it is long."""
+    text = text.strip()
+    return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " [...]"
 
 
 def _compile(facts: Facts, failed: list[Event]) -> str | None:
@@ -174,7 +142,7 @@ def _free_at_capture(facts: Facts) -> Interval | None:
 def loading_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """The weights themselves did not fit."""
     for event in facts.ran_out:
-        if _phase(facts, event) == "loading":
+        if phase(facts, event) == "loading":
             held = [_bytes(found) or Fraction(0) for found in _OTHERS.finditer(event.record.message)]
             values = {"others": sum(held) if held else None, "processes": len(held)}
             yield Hit(event_lines([event]), _oom_values(facts, event) | values)
@@ -197,7 +165,7 @@ def request_table_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 def pools_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """The weights were loaded, and what comes after them did not fit."""
     for event in facts.ran_out:
-        if _phase(facts, event) == "pools":
+        if phase(facts, event) == "pools":
             weights = facts.available
             yield Hit(event_lines([event]), _oom_values(facts, event) | {"after": weights})
             return
@@ -206,7 +174,7 @@ def pools_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 def serving_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """A batch did not fit outside the pools while the server ran."""
     for event in facts.ran_out:
-        if _phase(facts, event) == "serving":
+        if phase(facts, event) == "serving":
             free = facts.free_at_end.interval if facts.free_at_end else None
             values = _oom_values(facts, event) | {"left": free, "chunk": facts.whole("chunked_prefill_size")}
             yield Hit(event_lines([event]), values)
@@ -216,7 +184,7 @@ def serving_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
 def unplaced_out_of_memory(facts: Facts, at: At) -> Iterator[Hit]:
     """An allocator ran out and the excerpt does not tell when."""
     for event in facts.ran_out:
-        if _phase(facts, event) == "unknown" and "apture" not in event.record.message.partition(":")[0]:
+        if phase(facts, event) == "unknown" and "apture" not in event.record.message.partition(":")[0]:
             yield Hit(event_lines([event]), _oom_values(facts, event))
             return
 
@@ -277,7 +245,7 @@ def start_failed(facts: Facts, at: At) -> Iterator[Hit]:
     if _is_up(facts) or not died or not _start_seen(facts) or facts.ran_out:
         return
     named = [e for e in facts.events("exception") if "KeyboardInterrupt" not in e.record.message]
-    reason = _named(named[-1:]) or (facts.last_exception[:200] or None)
+    reason = _named(named[-1:]) or (_short(facts.last_exception) or None)
     if reason is None:
         return
     sizes = reason is not None and bool(_ABOUT_SIZES.search(reason))
