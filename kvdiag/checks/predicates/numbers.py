@@ -44,6 +44,34 @@ def _roots(checks: tuple[Check, ...]) -> list[Check]:
     return [check for check in found.values() if not repeated(check.name, names)]
 
 
+_SHARED_OUT = ("enable_hisparse", "enable_unified_memory", "enable_kv_cache_sharding")
+"""Arguments by which a rank's pool is not the capacity that the scheduler states."""
+
+
+def two_capacities(facts: Facts, at: At) -> Iterator[Hit]:
+    """The pool of a rank and the capacity that the same rank states are of other sizes.
+
+    A smaller pool may be that of window layers, unless the model is known to have none.
+    """
+    start, arguments = facts.start, facts.inputs.arguments
+    shared = arguments.dcp_size > 1 or arguments.attn_cp_size > 1 or any(facts.arg(name) for name in _SHARED_OUT)
+    if shared or start.address_space or start.find("swa_max_total_num_tokens") or start.find("full_max_total_num_tokens"):
+        return
+    geometry = facts.inputs.geometry
+    is_one = geometry is not None and geometry.windows is None and geometry.compressed is None
+    for capacity in start.find("max_total_num_tokens", role="target"):
+        pools = start.find("pool_tokens", rank=capacity.rank, role="target")
+        sizes = {pool.value for pool in pools if isinstance(pool.value, int)}
+        if (
+            len(sizes) == 1
+            and isinstance(capacity.value, int)
+            and (max(sizes) > capacity.value or (is_one and sizes != {capacity.value}))
+        ):
+            rank = f" of {capacity.rank}" if capacity.rank else ""
+            yield Hit((pools[0].line, capacity.line), {"rank": rank, "pool": pools[0].value, "capacity": capacity.value})
+            return
+
+
 def two_releases(facts: Facts, at: At) -> Iterator[Hit]:
     """Lines that no single release prints: a patched tree, or logs of two servers in one."""
     release = facts.start.release
