@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import kvdiag
@@ -226,6 +228,24 @@ def test_weights_of_a_release_that_prints_no_usage_are_what_went_between_the_rea
     (ledger,) = start.memory
     assert float(ledger.get("weights").low / 2**30) == pytest.approx(14.5, abs=0.02)
     assert abs(ledger.get("unexplained").low) < 2**26
+
+
+@pytest.mark.parametrize(
+    ("lines", "called"),
+    [
+        ([], "unexplained"),
+        (["Memory pool end. avail mem=3.00 GB"], "pools and other use"),
+        (["KV Cache is allocated. K size: 2.00 GB, V size: 2.00 GB.", "Memory pool end. avail mem=3.00 GB"], "unexplained"),
+    ],
+    ids=["before the pools", "no line of the pools", "their line is there"],
+)
+def test_pools_without_a_line_of_theirs_are_not_called_unexplained(tmp_path, lines, called):
+    load = [
+        "Load weight begin. avail mem=22.50 GB",
+        "Load weight end. type=X, dtype=auto, avail mem=8.00 GB, mem usage=14.00 GB.",
+    ]
+    text = render(explained(tmp_path, "".join(f"[2026-01-04 05:06:07 TP0] {line}\n" for line in [*load, *lines])))
+    assert re.search(r"\? (\w[\w ]*\w)  ", text)[1] == called
 
 
 def test_a_queue_beside_overwritten_numbers_is_not_told_to_stand_before_an_idle_server(tmp_path):

@@ -28,6 +28,10 @@ _FREE = {
 }
 """What the head-room is called where the log ends before the start-up does."""
 
+_POOLS = {"kv_pool", "draft_kv", "state"}
+_BEFORE_POOLS = {"pre_model_load_memory", "available_gpu_memory"}
+"""Readings of free memory that were taken before there were pools."""
+
 _ORDER = tuple(_MARKS)
 _BAR = 24
 _ROOM = 62
@@ -52,7 +56,7 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     if ledger.context is not None:
         yield f"    process groups (before that) {memory(ledger.context.interval)}"
     for part in parts:
-        yield _row(part, before, total, max(0, min(_BAR, paint.width - _ROOM)))
+        yield _row(part, _name(part, ledger), before, total, max(0, min(_BAR, paint.width - _ROOM)))
         before = before - part.interval if part.part not in ("unexplained", "headroom") else before
 
 
@@ -61,12 +65,21 @@ def _least_free(ledger: Ledger) -> Fraction:
     return (ledger.total if room is None else room).low
 
 
-def _row(part: Part, before: Interval, total: float, bar: int) -> str:
-    mark, name = _MARKS[part.part]
-    name = _FREE.get(part.reading, name)
-    amount = part.interval
+def _name(part: Part, ledger: Ledger) -> str:
+    """What a part is called: the remainder has the pools in it where they were made and no line of theirs is in the log."""
+    if part.part != "unexplained":
+        return _FREE.get(part.reading, _MARKS[part.part][1])
+    if part.interval.high < 0:
+        return "more than was free"
+    made = any(each.part == "headroom" and each.reading not in _BEFORE_POOLS for each in ledger.parts)
+    printed = any(each.part in _POOLS for each in ledger.parts)
+    return "pools and other use" if made and not printed else "unexplained"
+
+
+def _row(part: Part, name: str, before: Interval, total: float, bar: int) -> str:
+    mark, amount = _MARKS[part.part][0], part.interval
     if part.part == "unexplained" and amount.high < 0:
-        name, amount = "more than was free", -amount
+        amount = -amount
     start = _cells(1 - _middle(before) / total, bar)
     length = _cells(_middle(part.interval) / total, bar)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
