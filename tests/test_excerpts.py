@@ -298,3 +298,42 @@ def test_a_whole_log_of_eight_ranks_has_each_retraction_once(tmp_path):
     start = start_of(tmp_path, "".join(line.format(second, rank) for second in (33, 45) for rank in range(8)))
     (found,) = [finding for finding in start.findings if finding.code == "KV501"]
     assert found.title.startswith("2 retractions")
+
+
+STATES = (
+    "[2026-09-29 11:59:39] Mamba Cache is allocated. max_mamba_cache_size: 40, conv_state size: 0.28GB, ssm_state size: 2.75GB \n"
+    "[2026-09-29 11:59:41] KV Cache is allocated. dtype: torch.bfloat16, #tokens: {tokens}, KV size: 9.21 GB\n"
+    "[2026-09-29 11:59:51] max_total_num_tokens={tokens}, chunked_prefill_size=8192, context_len={context}, "
+    "available_gpu_mem=10.39 GB\n"
+)
+DUMP = "[2026-09-29 11:59:00] server_args=ServerArgs(model_path='/models/x', tp_size=1, disable_radix_cache={off})\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "allowed", "each"),
+    [
+        ("", "8 to 40 requests", "20,000 to 100,000"),
+        (DUMP.format(off=False), "8 to 13 requests", "61,538 to 100,000"),
+        (DUMP.format(off=True), "40 requests", "20,000 tokens each"),
+    ],
+    ids=["the prefix cache may be off", "prefix cache", "no prefix cache"],
+)
+def test_slots_of_states_and_pool_are_weighed_where_no_line_has_a_cap(tmp_path, head, allowed, each):
+    start = start_of(tmp_path, head + STATES.format(tokens=800_000, context=262_144))
+    assert start.limits.binding == "kv_pool"
+    assert "before the 40 state slots" in start.limits.why
+    assert allowed in start.limits.why
+    assert each in start.limits.why
+    (found,) = [finding for finding in start.findings if finding.code == "KV411"]
+    assert allowed in found.title
+
+
+def test_a_pool_that_holds_all_that_the_state_slots_allow_is_not_what_binds(tmp_path):
+    start = start_of(tmp_path, STATES.format(tokens=800_000, context=16_384))
+    assert start.limits.binding == "state_slots"
+    assert "at full length 16,384" in start.limits.why
+
+
+def test_fewer_slots_than_a_request_may_need_still_run_one(tmp_path):
+    text = STATES.replace("size: 40,", "size: 3,").format(tokens=800_000, context=262_144)
+    assert "3 state slots allow 1 to 3 requests" in start_of(tmp_path, text).limits.why

@@ -11,6 +11,7 @@ from kvdiag.checks.binding import Bounds, bindings, is_prefill_full
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
+from kvdiag.checks.states import requests_of_states
 from kvdiag.quantity import Interval
 from kvdiag.releases import parse_release
 from kvdiag.starts import Number
@@ -20,6 +21,9 @@ MARGIN = 6
 """``max_req_input_len`` is five below ``max_req_len``, itself one below both context and pool (``TpModelWorker``)."""
 
 LARGEST_PAGE = 256
+
+DEFAULT_CAP = 2048
+"""Requests of which SGLang never allows less unasked, so that more state slots than that decide nothing."""
 
 
 def limits_of(inputs: CheckInputs, activity: Activity) -> Limits:
@@ -180,7 +184,28 @@ def _binding(inputs: CheckInputs, tokens: Interval, slots: int | None, length: i
             "kv_pool",
             f"the pool of {size} tokens fills before the cap of {slots:,} requests if they hold more than {each:,} each",
         )
-    return "kv_pool", f"the pool of {size} tokens is shared by all requests"
+    allowed = requests_of_states(inputs) if inputs.arguments.max_running_requests is None else None
+    if allowed is None or allowed[1].low >= DEFAULT_CAP:
+        return "kv_pool", f"the pool of {size} tokens is shared by all requests"
+    return _pool_or_states(tokens, size, length, *allowed)
+
+
+def _pool_or_states(tokens: Interval, size: str, length: int | None, states: int, requests: Interval) -> tuple[str, str]:
+    """Which runs out first where no line caps the requests and a model keeps states: the pool or the slots of states."""
+    least, most = int(requests.low), int(requests.high)
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    if length and most * length <= tokens.low:
+        return (
+            "state_slots",
+            f"{states:,} state slots allow {number} requests, which the pool of {size} tokens holds at full length {length:,}",
+        )
+    few, many = int(tokens.low) // most, int(tokens.high) // least
+    each = f"{few:,}" if few == many else f"{few:,} to {many:,}"
+    return (
+        "kv_pool",
+        f"the pool of {size} tokens fills before the {states:,} state slots, which allow {number} requests, if those hold more "
+        f"than {each} tokens each",
+    )
 
 
 def _user_cap(inputs: CheckInputs, tokens: Interval) -> int | None:

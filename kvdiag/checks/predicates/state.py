@@ -8,21 +8,12 @@ from typing import Any
 
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
+from kvdiag.checks.states import requests_of_states, slots_of_a_request
 from kvdiag.quantity import Interval
 
 At = Mapping[str, float]
 
 _NO_STATES = r"max_mamba_cache_size=([0-9]{1,9}), mamba_ratio=([0-9]{1,9}), resulting max_num_reqs=([0-9]{1,9})"
-
-
-def _per_request(facts: Facts) -> tuple[int, int]:
-    """Slots one request may need, least and most: one without prefix cache, else three to five."""
-    if facts.arg("disable_radix_cache"):
-        return 1, 1
-    strategy = facts.arg("mamba_scheduler_strategy")
-    if strategy == "no_buffer":
-        return 3, 3
-    return 3, 5
 
 
 def _state_bytes(facts: Facts) -> Interval | None:
@@ -46,21 +37,19 @@ def _together(facts: Facts, *names: str) -> Interval | None:
 
 def slots_bound(facts: Facts, at: At) -> Iterator[Hit]:
     """State slots allow fewer requests than the KV pool would hold."""
-    slots, tokens = facts.whole("max_mamba_cache_size"), facts.tokens
-    if not slots or not tokens:
+    allowed, tokens = requests_of_states(facts.inputs), facts.tokens
+    if allowed is None or not tokens:
         return
-    least, most = _per_request(facts)
+    (slots, requests), (least, most) = allowed, slots_of_a_request(facts.inputs)
     cap = facts.limits.max_running_requests
-    requests = Interval.of(slots // most, slots // least, "requests")
-    if requests.high < 1 or requests.low >= at["default_cap"]:
+    if requests.low >= at["default_cap"]:
         return
     if cap is not None:
-        told = facts.start.server_args_whole or facts.arg("disable_radix_cache") is not None
-        needs = [per for per in range(least if told else 1, most + 1) if slots // per == cap]
+        needs = [per for per in range(least, most + 1) if slots // per == cap]
         if not needs:
             return
         least, most = min(needs), max(needs)
-    each = tokens / float(cap or requests.high)
+    each = Interval.of(tokens, unit="tokens") / (cap or requests)
     states = _slot_bytes(facts)
     values: dict[str, Any] = {
         "slots": slots,
