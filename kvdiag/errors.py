@@ -15,6 +15,11 @@ class ExitCode(IntEnum):
     INTERNAL = 70
 
 
+def install_extra(extra: str) -> str:
+    """What to type for an extra of kvdiag, from an index that has it and from a checkout."""
+    return f"pip install 'kvdiag[{extra}]' (in a checkout: pip install '.[{extra}]')"
+
+
 class KvdiagError(Exception):
     """Base of every error kvdiag raises on purpose; ``str()`` of it is the message for the user."""
 

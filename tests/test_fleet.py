@@ -16,7 +16,7 @@ import pytest
 from kvdiag.errors import InputError
 from kvdiag.fleet import report, run, summary
 from kvdiag.fleet.run import summarise
-from kvdiag.fleet.sources import Source, find_sources
+from kvdiag.fleet.sources import Source, find_sources, named_like_a_log
 from tests.conftest import FIXTURES
 from tests.test_fast_path import make_log
 
@@ -241,7 +241,7 @@ def test_an_entry_that_is_no_readable_file_is_a_row_and_the_others_are_read(tmp_
     assert "no regular file" in rows["pipe.log"]["error"]
     assert "No such file" in rows["nowhere.log"]["error"]
     text = Path(report.write(list(rows.values()), str(tmp_path / "out"))[1]).read_text()
-    assert all(name in text.partition("could not be read")[2] for name in ("pipe.log", "nowhere.log"))
+    assert all(name in text.partition("Logs without a server")[2] for name in ("pipe.log", "nowhere.log"))
 
 
 def test_a_folder_that_may_not_be_looked_into_is_a_row(tmp_path, monkeypatch):
@@ -272,3 +272,40 @@ def test_a_finding_of_many_servers_is_named_without_the_numbers_of_one():
     titles = summarise(Source(str(log), "k")).get("titles")
     assert titles
     assert not [title for title in titles.values() if re.search(r"\d[\d,.]*\d", title)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("server.log", True), ("server.log.1", True), ("server.log.2.gz", True), ("SERVER.LOG", True),
+        ("0.log.20260101-120000.gz", True),
+        ("a1b2-json.log", True), ("server.log-20260101", True), ("server.log.2026-01-01.zst", True), ("slurm-77.out", True),
+        ("rank0.err", True), ("stderr", True), ("pod_stdout.3", True), ("nohup.out", True), ("server.log.old", True),
+        ("notes.md", False), ("config.json", False), ("changelog", False), ("catalog.json", False), ("requirements.txt", False),
+        ("test_log.py", False), ("servers.parquet", False), ("summaries.jsonl", False), ("LICENSE", False), ("log.html", False),
+    ],
+)  # fmt: skip
+def test_the_names_that_logs_have(name, is_one):
+    assert named_like_a_log(f"some/folder.log/{name}") is is_one
+
+
+def test_in_a_folder_notes_that_quote_a_log_are_no_server_and_what_is_passed_over_is_told(tmp_path, kvdiag):
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    (folder / "server.log").write_bytes(REAL.read_bytes())
+    (folder / "notes.md").write_bytes(REAL.read_bytes())
+    (folder / "config.json").write_text("{}")
+    done = kvdiag("fleet", str(tmp_path / "a"), "-o", str(tmp_path / "out"), "--processes", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 log: ")
+    assert "passed over 2 files in folders" in done.stderr
+    assert "config.json" in done.stderr
+    again = kvdiag("fleet", str(folder / "*.md"), str(folder), "-o", str(tmp_path / "two"), "--processes", "1")
+    assert again.stdout.startswith("2 logs: "), "what a glob names is read whatever its name"
+
+
+def test_a_folder_without_a_logs_name_says_so(tmp_path):
+    (tmp_path / "notes.md").write_bytes(REAL.read_bytes())
+    with pytest.raises(InputError, match=r"the one file in it has no log's name"):
+        find_sources([str(tmp_path)])
+    assert [source.url for source in find_sources([str(tmp_path / "notes.md")])] == [str(tmp_path / "notes.md")]

@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 
 from kvdiag.cli.usage import Parser
-from kvdiag.errors import ExitCode, KvdiagError
+from kvdiag.errors import ExitCode, KvdiagError, install_extra
 
 COMMANDS = {
     "explain": "what every number of the start-up means, whether it is right, and what limits the server",
@@ -152,7 +152,7 @@ def _missing(error: ModuleNotFoundError) -> str:
     if module.lstrip("_") in sys.stdlib_module_names:
         return f"this needs {module}, which this Python was built without; use a Python that has it ({sys.executable})"
     if module in ("pyarrow", "pandas"):
-        return f"this needs {module}, which is not installed; pip install 'kvdiag[table]'"
+        return f"this needs {module}, which is not installed; {install_extra('table')}"
     package = {"git": "gitpython", "gitdb": "gitpython"}.get(module, module.replace("_", "-"))
     return f"this needs {package}, which is not installed; pip install {package} (or kvdiag with its dependencies)"
 

@@ -121,7 +121,7 @@ def render(summaries: list[Row], rows: list[Row]) -> str:
         *_section("Unlike their peers", _UNLIKE, _outliers(read)),
         *_section("Capacity over releases", _DRIFT, _drift(read)),
         *_section("Findings", "", _findings(summaries)),
-        *_section("Logs that could not be read", "", _errors(rows)),
+        *_section("Logs without a server to tell of", "", _errors(rows)),
     ]
     return "\n".join(parts) + "\n"
 

@@ -14,7 +14,7 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from kvdiag import __version__
-from kvdiag.errors import InputError
+from kvdiag.errors import InputError, install_extra
 from kvdiag.fleet.sources import Source, shown_url
 from kvdiag.fleet.summary import summarise
 
@@ -162,7 +162,7 @@ def _on_cluster(batches: Batches, scheduler: str) -> Iterator[Summary]:
     try:
         import distributed
     except ImportError:
-        raise InputError("--scheduler needs Dask; install kvdiag[fleet]") from None
+        raise InputError(f"--scheduler needs Dask; {install_extra('fleet')}") from None
     try:
         client: Any = distributed.Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:

@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kvdiag.errors import InputError
+from kvdiag.errors import InputError, install_extra
 from kvdiag.frozen import frozen
 
 _COPY = 1 << 20
 _MARKS = ("ETag", "etag", "checksum", "md5Hash", "sha256", "LastModified", "last_modified", "mtime", "updated")
 """What file systems say of an object that changes with its content, the surest first."""
+
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$", re.IGNORECASE)
+_ROTATED = re.compile(r"(?:[.-]\d[\dT:._-]*|\.(?:old|bak|prev))$", re.IGNORECASE)
+_LOG = re.compile(r".*\.(?:logs?|out|err|stdout|stderr)|(?:.*[._-])?(?:logs?|stdout|stderr|nohup|console|syslog)", re.IGNORECASE)
+"""Names that logs have, once what packing and rotation append is taken off: ``server.log.2.gz``, ``slurm-7.out``, ``stderr``."""
 
 _EXTRAS = {"s3": "fleet", "s3a": "fleet", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "fleet", "https": "fleet"}
 """The extra of kvdiag that brings what opens addresses of a scheme."""
@@ -41,24 +46,38 @@ def shown_url(url: str) -> str:
     return f"{scheme}://{place}" + (f"?{zlib.crc32(query.encode('utf-8', 'surrogatepass')):08x}" if mark else "")
 
 
-def find_sources(urls: list[str]) -> list[Source]:
-    """The logs that `urls` name, each once, in order of name: files, globs, and all files under folders and prefixes.
+def named_like_a_log(name: str) -> bool:
+    """Whether a file's name is one that logs have: beside logs lie configs, notes that quote them, and reports of them."""
+    name = _ROTATED.sub("", _PACKED.sub("", name.replace("\\", "/").rpartition("/")[2]))
+    return _LOG.fullmatch(name) is not None
 
-    What lies in a folder and is no regular file, a link that leads nowhere, and a folder that may not be looked into, is a
-    source with a fault: one such entry must not keep the others from being read. Raises InputError where an address cannot be
-    opened, matches nothing, or needs a library that is not installed.
+
+def find_sources(urls: list[str], passed: list[str] | None = None) -> list[Source]:
+    """The logs that `urls` name, each once, in order of name: files, what globs match, and the logs under folders and prefixes.
+
+    Under a folder or prefix only files with the name of a log are taken; the others are added to `passed`. What lies in a
+    folder and is no regular file, a link that leads nowhere, and a folder that may not be looked into, is a source with a
+    fault: one such entry must not keep the others from being read. Raises InputError where an address cannot be opened, names
+    no log, or needs a library that is not installed.
     """
     found: dict[str, Source] = {}
     for url in urls:
-        before = len(found)
-        for source in _remote(url) if "://" in url else _local(url):
+        before, others = len(found), list[str]()
+        for source in _remote(url, others) if "://" in url else _local(url, others):
             found.setdefault(source.url, source)
         if len(found) == before and not any(source.url.startswith(url) for source in found.values()):
-            raise InputError(f"{shown_url(url)}: no log here; give a file, a glob or a folder that holds logs")
+            raise InputError(f"{shown_url(url)}: no log here{_only(others)}; give a file, a glob or a folder that holds logs")
+        if passed is not None:
+            passed += others
     return [found[url] for url in sorted(found)]
 
 
-def _local(path: str) -> Iterator[Source]:
+def _only(others: list[str]) -> str:
+    count = f"the {len(others)} files in it have" if len(others) > 1 else "the one file in it has"
+    return f" ({count} no log's name, such as server.log or stderr.1.gz)" if others else ""
+
+
+def _local(path: str, others: list[str]) -> Iterator[Source]:
     import glob
 
     paths = (
@@ -68,8 +87,9 @@ def _local(path: str) -> Iterator[Source]:
         if os.path.isdir(name):
             unread: list[OSError] = []
             for folder, _, files in os.walk(name, onerror=unread.append):
-                paths_here = (os.path.join(folder, file) for file in sorted(files) if not file.startswith("."))
-                yield from (_local_source(path, listed=True) for path in paths_here)
+                paths_here = [os.path.join(folder, file) for file in sorted(files) if not file.startswith(".")]
+                others += (path for path in paths_here if not named_like_a_log(path))
+                yield from (_local_source(path, listed=True) for path in paths_here if named_like_a_log(path))
             for error in unread:
                 yield Source(str(error.filename), "", f"{error.filename}: this folder cannot be read: {error.strerror}")
         else:
@@ -90,12 +110,14 @@ def _local_source(path: str, *, listed: bool) -> Source:
     return Source(path, f"{status.st_size}:{status.st_mtime_ns}")
 
 
-def _remote(url: str) -> Iterator[Source]:
+def _remote(url: str, others: list[str]) -> Iterator[Source]:
     system, path = _opened(url)
     try:
-        list_them = system.glob if any(mark in path for mark in "*?[") else system.find if system.isdir(path) else _itself
-        names = list_them(path)
-        for name in sorted(names):
+        by_pattern = any(mark in path for mark in "*?[")
+        below = not by_pattern and system.isdir(path)
+        names = sorted((system.glob if by_pattern else system.find if below else _itself)(path))
+        others += (name for name in names if below and not named_like_a_log(name))
+        for name in (name for name in names if not below or named_like_a_log(name)):
             yield Source(url if name == path else system.unstrip_protocol(name), _key(system.info(name)))
     except Exception as error:
         told = str(error).replace(url, shown_url(url))
@@ -110,13 +132,13 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise InputError(f"{shown_url(url)}: addresses need fsspec; install kvdiag[fleet]") from None
+        raise InputError(f"{shown_url(url)}: addresses need fsspec; {install_extra('fleet')}") from None
     try:
         opened: tuple[Any, str] = fsspec.core.url_to_fs(url)
     except ImportError as error:
         scheme = url.partition("://")[0]
         extra = _EXTRAS.get(scheme)
-        what = f"install kvdiag[{extra}]" if extra else f"fsspec says: {error}"
+        what = install_extra(extra) if extra else f"fsspec says: {error}"
         raise InputError(f"{shown_url(url)}: nothing here opens {scheme}:// addresses; {what}") from None
     except ValueError as error:
         raise InputError(f"{shown_url(url)}: cannot be opened: {error}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvdiag.errors import MissingError
+from kvdiag.errors import MissingError, install_extra
 from kvdiag.reading import Input
 from kvdiag.rows.arrow import arranged, table_of
 from kvdiag.rows.piece import FIXED, columns_of
@@ -24,7 +24,7 @@ def frame(paths: list[str], *, strict: bool = False) -> pandas.DataFrame:
         import pyarrow as pa
     except ModuleNotFoundError as error:
         raise MissingError(
-            f"a timeline as a frame needs {error.name}, which is not installed; pip install 'kvdiag[table]'"
+            f"a timeline as a frame needs {error.name}, which is not installed; {install_extra('table')}"
         ) from None
 
     found = [table_of(piece) for path in paths for piece in pieces(path, Input(path), strict=strict)]
