@@ -127,9 +127,9 @@ def parse_line(text: str, release: str | None = None) -> dict[str, Any] | None:
     from kvdiag.lines import read_records
     from kvdiag.lines.families import families
     from kvdiag.reading.unwrap import Unwrapper
-    from kvdiag.releases import only, parse_ranges, parse_release
+    from kvdiag.releases import only, parse_ranges, published_release
 
-    stated = only(parse_release(release)) if release is not None else None
+    stated = only(published_release(release)) if release is not None else None
     unwrapper = Unwrapper()
     lines = (line for number, raw in enumerate(text.split("\n"), 1) for line in unwrapper.lines(number, raw, cut=False))
     for record in read_records(lines):

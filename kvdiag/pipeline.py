@@ -14,7 +14,7 @@ from kvdiag.lines.neighbours import forks
 from kvdiag.lines.passing import Passing
 from kvdiag.lines.sample import is_big, sampled_records, strict_records
 from kvdiag.reading import Input, read_lines
-from kvdiag.releases import parse_release
+from kvdiag.releases import published_release
 from kvdiag.sizing.environment import environment_of
 from kvdiag.starts import Assembly, Start
 
@@ -72,7 +72,7 @@ def explain(
     Raises InputError for an input that cannot be read, NotSglangError where no line is SGLang's, ConfigError and
     ReleaseError for arguments that cannot be used.
     """
-    stated = parse_release(release) if release else None
+    stated = published_release(release) if release else None
     switches = environment_of(environment or {}, stated)
     inputs: list[Input] = []
     watches: list[Passing] = []

@@ -209,3 +209,71 @@ def test_a_baseline_without_numbers_compares_none_and_says_so(kept):
     data = json.loads(kept.read_text(encoding="utf-8")) | {"numbers": []}
     outcome = check(observe(str(KIMI)), parse_baseline(json.dumps(data), "b.json"))
     assert ("KD112", "warning") in {(drift.code, drift.level) for drift in outcome.drifts}
+
+
+def test_an_update_ends_with_accepted_and_never_with_failed(cli, kept):
+    code, told, _ = cli("check", LESS, "--baseline", kept, "--update")
+    assert (code, told.splitlines()[-1]) == (0, "accepted into the baseline: 2 errors, 4 notes")
+    assert "failed" not in told
+    assert cli("check", LESS, "--baseline", kept, "--update")[1] == "passed: no drift\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "word"), [("github", "kvdiag check accepted"), ("junit", 'failures="0"'), ("json", '"failed": false')]
+)
+def test_an_update_fails_in_no_format(cli, kept, form, word):
+    code, told, _ = cli("check", LESS, "--baseline", kept, "--update", "--format", form)
+    assert code == 0
+    assert word in told
+    assert "::error" not in told
+
+
+def test_an_update_that_is_refused_still_says_that_the_check_failed(cli, kept, tmp_path):
+    log = changed(tmp_path, ("(?s)\\[[^\\]]*TP0\\] max_total_num_tokens=.*", "torch.OutOfMemoryError: CUDA out of memory.\n"))
+    code, told, _ = cli("check", log, "--baseline", kept, "--update")
+    assert code == 2
+    assert told.splitlines()[-1].startswith("failed: ")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"model_type": "x"}', "[]", "3", '{"schema": "kvdiag.explain/1"}', "", "{", "x"])
+def test_what_is_no_baseline_is_never_proposed_to_be_overwritten(cli, tmp_path, text):
+    """The model's config.json given in the place of the baseline must not be lost by doing as told."""
+    config = tmp_path / "config.json"
+    config.write_text(text, encoding="utf-8")
+    code, _, error = cli("check", KIMI, "--baseline", config)
+    assert code == 2
+    assert "kvdiag baseline LOG -o FILE" in error
+    assert f"-o {config}" not in error
+    assert "None" not in error
+    code, _, error = cli("check", KIMI, "--baseline", tmp_path / "new.json")
+    assert f"kvdiag baseline LOG -o {tmp_path / 'new.json'}" in error
+
+
+def test_a_check_without_the_config_that_the_baseline_had_says_to_give_it(cli, tmp_path):
+    folder = FIXTURES / "real" / "0.5.9-qwen3-memfrac005-nocap"
+    log, kept = folder / "server.log", tmp_path / "baseline.json"
+    assert cli("baseline", log, "--config", folder, "-o", kept)[0] == 0
+    _, told, _ = cli("check", log, "--baseline", kept)
+    assert "KD132 bytes_per_token" in told
+    assert "give --config PATH or --model NAME here too" in " ".join(told.split())
+    assert cli("check", log, "--baseline", kept, "--config", folder)[1] == "passed: no drift\n"
+
+
+def test_a_check_that_lost_another_input_says_which(tmp_path):
+    log = changed(tmp_path, (r"server_args=ServerArgs\([^\n]*", "no arguments"))
+    found = [drift for drift in check(observe(str(log)), baseline("kimi")).drifts if drift.code == "KD132"]
+    assert found
+    assert all(drift.reason for drift in found)
+
+
+@pytest.mark.parametrize(
+    "command", [("explain",), ("check",), ("baseline",), ("postmortem",), ("whatif", "--tp-size", "4"), ("diff", KIMI)]
+)
+def test_a_release_that_is_none_is_refused_with_the_nearest(cli, command):
+    code, _, error = cli(command[0], KIMI, *command[1:], "--release", "9.9.9")
+    assert code == 2
+    assert re.search(r"SGLang 9\.9\.9 is not among the releases known here \(0\.1\.3 to .*; the nearest older one is", error)
+
+
+def test_what_refuses_a_release_that_is_none(cli):
+    assert cli("what", "token usage", "--release", "9.9.9")[0] == 2

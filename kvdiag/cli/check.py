@@ -50,10 +50,19 @@ def run(arguments: argparse.Namespace) -> int:
     log = one_log(arguments.log)
     observed = observe(log, config=arguments.config, model=arguments.model, release=arguments.release)
     outcome = check(observed, baseline, policy, options)
+    if not arguments.update:
+        deliver(_render(outcome, arguments), arguments.output)
+        return ExitCode.CHECK_FAILED if outcome.failed and not arguments.exit_zero else ExitCode.DONE
+    changes = check(observed, baseline)
+    came_up = not any(drift.code == "KD133" and drift.level == "error" for drift in changes.drifts)
+    outcome.accepted, outcome.failed = came_up, outcome.failed and not came_up
     deliver(_render(outcome, arguments), arguments.output)
-    if arguments.update:
-        return _update(observed, check(observed, baseline), arguments.baseline)
-    return ExitCode.CHECK_FAILED if outcome.failed and not arguments.exit_zero else ExitCode.DONE
+    if not came_up:
+        raise InputError(
+            f"{arguments.baseline}: left as it was: the server of the log did not come up, so its start is none to compare with"
+        )
+    _update(observed, changes, arguments.baseline)
+    return ExitCode.DONE
 
 
 def _codes(text: str) -> tuple[str, ...]:
@@ -85,18 +94,13 @@ def _render(outcome: Outcome, arguments: argparse.Namespace) -> str:
     return str(import_module(f"kvdiag.reports.{arguments.format}").render(outcome))
 
 
-def _update(observed: Observation, outcome: Outcome, baseline: str) -> int:
+def _update(observed: Observation, outcome: Outcome, baseline: str) -> None:
     """Rewrites the baseline; `outcome` is of no policy, as the file takes in all that changed, allowed or suppressed or not."""
     from kvdiag.gate import write_baseline
     from kvdiag.reports.safe import safe
 
-    if any(drift.code == "KD133" and drift.level == "error" for drift in outcome.drifts):
-        raise InputError(
-            f"{baseline}: left as it was: the server of the log did not come up, so its start is none to compare with"
-        )
     deliver(write_baseline(observed.snapshot), baseline)
     for drift in outcome.drifts:
         print(f"accepted {drift.code} {safe(drift.message)}", file=sys.stderr)
     noise = f", and {len(outcome.noise)} that are noise" if outcome.noise else ""
     print(f"kvdiag: {baseline} rewritten, {len(outcome.drifts)} changes accepted{noise}", file=sys.stderr)
-    return ExitCode.DONE

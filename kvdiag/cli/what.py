@@ -24,11 +24,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints what the field or the line means."""
     from kvdiag.lines.glossary import find_field, near_fields, read_line
     from kvdiag.lines.words import find_word
-    from kvdiag.releases import only, parse_release
+    from kvdiag.releases import only, published_release
     from kvdiag.reports.glossary_report import render_field, render_line, render_word
 
     text = sys.stdin.read().rstrip("\n") if arguments.words == ["-"] else _pasted(arguments.words)
-    stated = only(parse_release(arguments.release)) if arguments.release else None
+    stated = only(published_release(arguments.release)) if arguments.release else None
     entries, word = find_field(text, stated), find_word(text)
     records = [] if entries or word else read_line(text)
     if records:

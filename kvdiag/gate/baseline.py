@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from fractions import Fraction
 from typing import Any
 
@@ -87,7 +88,9 @@ def read_baseline(path: str) -> Snapshot:
 
 
 def _advice(path: str) -> str:
-    return f"write one with: kvdiag baseline LOG -o {path}"
+    """What to do for a baseline: a path at which there is something else is never proposed to be written to."""
+    where = "FILE" if os.path.lexists(path) else path
+    return f"write one with: kvdiag baseline LOG -o {where}"
 
 
 def parse_baseline(text: str, path: str) -> Snapshot:
@@ -99,13 +102,21 @@ def parse_baseline(text: str, path: str) -> Snapshot:
     except (ValueError, RecursionError) as error:
         raise BaselineError(f"{path}: not a baseline: {error}; {_advice(path)}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        found = data.get("schema") if isinstance(data, dict) else None
-        raise BaselineError(f"{path}: the schema is {found!r}, not {SCHEMA!r}; {_advice(path)}")
+        raise BaselineError(f"{path}: {_what_else(data)}; {_advice(path)}")
     try:
         return _snapshot(data)
     except (KeyError, TypeError, ValueError, AttributeError, ReleaseError) as error:
         what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
         raise BaselineError(f"{path}: not a whole baseline: {what}; {_advice(path)}") from None
+
+
+def _what_else(data: Any) -> str:
+    """What a JSON text that is no baseline is, as far as it tells."""
+    if not isinstance(data, dict):
+        return "no baseline of kvdiag: its JSON is no object"
+    if "schema" not in data:
+        return f"no baseline of kvdiag: it lacks the key schema, which is {SCHEMA!r} in one"
+    return f"no baseline of kvdiag: its schema is {str(data['schema'])[:60]!r}, not {SCHEMA!r}"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

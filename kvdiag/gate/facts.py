@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvdiag.checks import Finding
+from kvdiag.checks.inputs import NO_CONFIG
 from kvdiag.checks.verdict import repeated
 from kvdiag.gate.arguments import from_shared_memory
 from kvdiag.gate.budget import Budget, budget_of
@@ -127,8 +128,18 @@ def _checks(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         elif check.verdict == "unknown" and was is not None and was.verdict == "agree":
             if shared and check.name in _BUDGET_CHECKS:
                 continue
-            said = f"{check.name} agreed with the arithmetic and cannot be checked in this log"
-            yield Drift("KD132", "warning", check.name, said, "", "agree", "unknown", (), check.role, (was.line,), (check.line,))
+            said = f"{check.name} agreed with the arithmetic in the baseline and cannot be checked in this log"
+            reason = _lacking(check)
+            yield Drift(
+                "KD132", "warning", check.name, said, reason, "agree", "unknown", (), check.role, (was.line,), (check.line,)
+            )
+
+
+def _lacking(check: Checked) -> str:
+    """What a check lacks; of a config that was given for the baseline and not now, that it is to be given."""
+    if NO_CONFIG in check.missing:
+        return "the model's config was known for the baseline and is not now: give --config PATH or --model NAME here too"
+    return f"it is unknown, because {'; '.join(check.missing)}" if check.missing else ""
 
 
 def disagreement(check: Checked, snapshot: Snapshot, was: Checked | None = None) -> Drift:

@@ -24,7 +24,7 @@ class Checked:
     """The verdict on one number over all ranks (the worst one), with what it was recomputed to and by which formula.
 
     `line` is that of the number. `contradiction` is the log's value and the recomputed one of a rank where the two disagree;
-    a baseline file does not keep it.
+    `missing` is what an unknown one lacks. A baseline file keeps neither.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Checked:
     formula: str
     line: int
     contradiction: tuple[Interval, Interval] | None = None
+    missing: tuple[str, ...] = ()
 
 
 @frozen
@@ -124,12 +125,16 @@ class Drift:
 
 @mutable
 class Outcome:
-    """The answer of a check: `drifts` in order of weight, `noise` and `suppressed` apart, and whether it failed."""
+    """The answer of a check: `drifts` in order of weight, `noise` and `suppressed` apart, and whether it failed.
+
+    `accepted`: all of it went into the baseline, so that nothing fails.
+    """
 
     log: str
     drifts: list[Drift] = field(default_factory=list)
     noise: list[Drift] = field(default_factory=list)
     suppressed: list[Drift] = field(default_factory=list)
     failed: bool = False
+    accepted: bool = False
     fail_on: str = "error"
     passed: tuple[str, ...] = ()

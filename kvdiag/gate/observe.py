@@ -133,7 +133,9 @@ def _checked(checks: list[Check]) -> tuple[Checked, ...]:
     for check in checks:
         role = check.role if check.role == "draft" else None
         line = check.lines[0] if check.lines else 0
-        new = Checked(check.name, role, check.verdict, check.recomputed, check.formula, line, _contradiction(check))
+        new = Checked(
+            check.name, role, check.verdict, check.recomputed, check.formula, line, _contradiction(check), check.missing
+        )
         old = merged.get((check.name, role))
         if old is not None:
             worse = new if _WORST.index(new.verdict) < _WORST.index(old.verdict) else old

@@ -155,9 +155,9 @@ def _demands(observed: Observation, policy: Policy) -> list[Drift]:
     for name in policy.required_checks:
         checked = snapshot.check(name)
         if checked is None or checked.verdict == "unknown":
-            said = (
-                f"the policy requires {name} to be checked; {'its inputs are not all there' if checked else 'the log lacks it'}"
-            )
+            lacks = "; ".join(checked.missing if checked else ()) or "its inputs are not all there"
+            why = f"it is unknown, because {lacks}" if checked else "the log lacks it"
+            said = f"the policy requires {name} to be checked; {why}"
             found.append(Drift("KD132", "error", name, said, lines=(checked.line,) if checked else ()))
     for name, value in policy.required_arguments.items():
         there = snapshot.arguments.get(name)

@@ -56,6 +56,17 @@ def known_releases() -> tuple[Release, ...]:
     return tuple(sorted(parse_release(text) for document in documents for text in document.get("releases", ())))
 
 
+@lru_cache(maxsize=1024)
+def published_release(text: str) -> Release:
+    """As `parse_release`, of a release that is known here; raises ReleaseError for one that is not."""
+    release, known = parse_release(text), known_releases()
+    if not any(release.key == one.key for one in known):
+        older = [one for one in known if one < release]
+        near = f"; the nearest older one is {older[-1]}" if older else ""
+        raise ReleaseError(f"SGLang {release} is not among the releases known here ({known[0]} to {known[-1]}){near}")
+    return release
+
+
 @frozen
 class ReleaseSet:
     """A set of published releases, one bit each in the order of `known_releases`; evidence intersects them."""

@@ -77,7 +77,9 @@ def _end(outcome: Outcome, paint: Paint) -> Iterator[str]:
         for level in reversed(LEVELS)
         if (n := sum(d.level == level for d in outcome.drifts))
     )
-    if outcome.failed:
+    if outcome.accepted and counts:
+        yield paint.colour(f"accepted into the baseline: {counts}", "green")
+    elif outcome.failed:
         yield paint.colour(f"failed: {counts}", "red")
     else:
         yield paint.colour(f"passed: {counts or 'no drift'}", "green")

@@ -12,17 +12,19 @@ _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 def render(outcome: Outcome) -> str:
     """A workflow command for each drift, and the verdict as a last plain line."""
-    lines = [_command(drift, outcome.log) for drift in outcome.drifts]
-    lines.append("kvdiag check failed" if outcome.failed else "kvdiag check passed")
+    lines = [_command(drift, outcome) for drift in outcome.drifts]
+    verdict = "accepted" if outcome.accepted else "failed" if outcome.failed else "passed"
+    lines.append(f"kvdiag check {verdict}")
     return "\n".join(lines) + "\n"
 
 
-def _command(drift: Drift, log: str) -> str:
+def _command(drift: Drift, outcome: Outcome) -> str:
     line = next((number for number in drift.lines if number > 0), 1)
     title = f"{drift.code} {codes()[drift.code].title}"
     text = ". ".join(part for part in (drift.message, drift.reason, places(drift)) if part)
-    place = f"file={property_value(safe(log))},line={line},title={property_value(title)}"
-    return f"::{_COMMAND[drift.level]} {place}::{data_value(safe(text))}"
+    place = f"file={property_value(safe(outcome.log))},line={line},title={property_value(title)}"
+    command = "notice" if outcome.accepted else _COMMAND[drift.level]
+    return f"::{command} {place}::{data_value(safe(text))}"
 
 
 def data_value(text: str) -> str:

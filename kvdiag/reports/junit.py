@@ -31,7 +31,7 @@ def _case(code: str, outcome: Outcome) -> str:
     name = f"{code} {codes()[code].title}"
     head = f'  <testcase classname="kvdiag.check" name={_attribute(name)} time="0"'
     drifts = [drift for drift in outcome.drifts if drift.code == code]
-    failing = [d for d in drifts if LEVELS.index(d.level) >= LEVELS.index(outcome.fail_on)]
+    failing = [d for d in drifts if LEVELS.index(d.level) >= LEVELS.index(outcome.fail_on) and not outcome.accepted]
     suppressed = [drift for drift in outcome.suppressed if drift.code == code]
     if failing:
         said = "\n".join(_text(drift) for drift in failing)

@@ -14,7 +14,7 @@ from kvdiag.models import Geometry, geometry_of, read_config
 from kvdiag.models.catalogue import KV_DTYPE
 from kvdiag.models.config import ModelConfig, config_from
 from kvdiag.models.gpus import gpu as gpu_named
-from kvdiag.releases import Release, known_releases, parse_release
+from kvdiag.releases import Release, parse_release, published_release
 from kvdiag.sizing import mlx
 from kvdiag.sizing.arguments import ALIASES, ArgumentError, ServerArguments, strict_arguments
 from kvdiag.sizing.device import Device
@@ -51,8 +51,8 @@ def requested_size(
     """The sizing of a config (path, parsed JSON, or one found by its name) with server arguments as SGLang spells them.
 
     `memory` is GiB free after and before loading, `environment` the switches of SGLang's environment.
-    Raises ArgumentError for names and values the release does not take, InputError for such switches, ConfigError, and
-    CannotSizeError.
+    Raises ReleaseError for a release that is not known, ArgumentError for names and values the release does not take,
+    InputError for such switches, ConfigError, and CannotSizeError.
     """
     given = args.get("mem_fraction_static")
     number, arguments, backend = _arguments(release, {name: args[name] for name in args if name != "mem_fraction_static"})
@@ -142,20 +142,8 @@ def _arguments(release: str, args: Mapping[str, Any]) -> tuple[Release, ServerAr
 
 @lru_cache(maxsize=KEPT)
 def _kept_arguments(release: str, args: tuple[tuple[str, Any], ...]) -> tuple[Release, ServerArguments, str | None]:
-    number = parse_release(release)
-    _check_known(number)
+    number = published_release(release)
     return number, strict_arguments(dict(args), number), dict(args).get("backend")
-
-
-@lru_cache(maxsize=KEPT)
-def _check_known(release: Release) -> None:
-    """ArgumentError for a release that is not among those whose arithmetic was read."""
-    known = known_releases()
-    if any(release.key == one.key for one in known):
-        return
-    older = [one for one in known if one < release]
-    near = f"; the nearest older one is {older[-1]}" if older else ""
-    raise ArgumentError(f"SGLang {release} is not among the releases known here ({known[0]} to {known[-1]}){near}")
 
 
 _GEOMETRIES: dict[Any, Geometry] = {}
