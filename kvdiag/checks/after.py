@@ -16,7 +16,6 @@ from kvdiag.quantity.figures import memory
 from kvdiag.sizing.slots import MOST
 from kvdiag.starts import Number
 
-_FORMULA = "free before the pool - kv_pool_bytes - state pool - request table"
 _ENTRY_BYTES = 4
 """A row of ``req_to_token`` holds int32 slots."""
 _MARGIN = 1024
@@ -58,12 +57,16 @@ def _check(inputs: CheckInputs, arithmetic: Arithmetic, after: Number, pool: Num
         others.append(state.line)
     role, lines = after.role or pool.role, own_first(after.line, others)
     table = _request_table(inputs, arithmetic) if role != "draft" else Interval.of(0, unit="bytes")
-    if table is not None:
+    if table is not None and table.high:
         terms["request_table_bytes"] = table.to_dict()
         most = most - table
-    recomputed = Interval(most.low - _rounding(inputs), most.high, "bytes")
+    rounding = Interval.of(0, _rounding(inputs), "bytes")
+    if rounding.high:
+        terms["allocation_rounding"] = rounding.to_dict()
+    recomputed = most - rounding
     verdict, missing = _verdict(inputs, fits(after), recomputed, table)
-    return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, _FORMULA, terms, missing, lines)
+    formula = " - ".join(terms) + ("" if table is not None else " - request table")
+    return Check("memory_after_pool", verdict, after.rank, role, fits(after), recomputed, formula, terms, missing, lines)
 
 
 def _verdict(

@@ -15,10 +15,12 @@ from kvdiag.checks.model import Check
 from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
-from kvdiag.sizing import UNKNOWN_DEVICE
+from kvdiag.sizing import UNKNOWN_DEVICE, Sizing
 from kvdiag.starts import Number
 
-CAPACITY = "({budget}) // bytes_per_token, capped and floored to a page"
+CAPACITY = "({budget}) // bytes_per_token"
+LATER = "; then "
+"""Between the quotient and what a start's arguments make of it: other starts of the same release may have other steps."""
 
 
 def capacity_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
@@ -35,7 +37,7 @@ def capacity_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Che
 
 def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> Check:
     name, budget = "max_total_num_tokens", budget_of(inputs, capacity.rank)
-    missing, formula = missing_for_budget(inputs, capacity.rank), CAPACITY.format(budget=budget_formula(inputs))
+    missing, formula = missing_for_budget(inputs, capacity.rank), _formula(inputs)
     terms: dict[str, Any] = {}
     found: list[Candidate] = []
     lines = own_first(capacity.line, ())
@@ -54,9 +56,32 @@ def _max_total_num_tokens(inputs: CheckInputs, arithmetic: Arithmetic, capacity:
     sized = arithmetic.sized(found[-1].releases[-1])
     if sized is not None:
         terms["bytes_per_token"] = max([sized.bytes_per_token, *(stage["bytes_per_token"] for stage in sized.stages)])
+        terms["page_size"] = sized.page_size
+        if inputs.arguments.max_total_tokens is not None:
+            terms["max_total_tokens"] = inputs.arguments.max_total_tokens
+        formula = _formula(inputs, sized)
     excuses = budget_excuses(inputs) + _other_card(inputs, capacity, found) + _lengthened(inputs, arithmetic, capacity)
     verdict, lacking = judge(fits(capacity), found, excuses)
     return Check(name, verdict, capacity.rank, capacity.role, capacity.interval, hull(found), formula, terms, lacking, lines)
+
+
+def _formula(inputs: CheckInputs, sized: Sizing | None = None) -> str:
+    """How the capacity follows, with the steps that this start's arguments and model add to the quotient."""
+    budget = budget_formula(inputs)
+    if sized is None:
+        return CAPACITY.format(budget=budget)
+    later = []
+    if sized.mamba_cache_per_req is not None:
+        budget += " - what the state slots take"
+    if len(sized.stages) > 1:
+        later.append("the least of the pipeline stages")
+    if inputs.arguments.max_total_tokens is not None:
+        later.append("at most max_total_tokens")
+    if sized.page_size > 1:
+        later.append("floored to page_size")
+    if inputs.start.first("swa_max_total_num_tokens") is not None:
+        later.append("split into a full and a window pool")
+    return CAPACITY.format(budget=budget) + (LATER + ", ".join(later) if later else "")
 
 
 def _middle(budget: Interval) -> int:

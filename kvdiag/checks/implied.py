@@ -71,12 +71,14 @@ def _rest_memory(inputs: CheckInputs, capacity: Number, found: list[Candidate]) 
     budget, formula = budget_of(inputs, capacity.rank), budget_formula(inputs)
     if budget is None:
         missing = missing_for_budget(inputs, capacity.rank)
-        return Check("rest_memory", "unknown", capacity.rank, None, hull(found), None, formula, {}, missing, (capacity.line,))
+        return Check(
+            "rest_memory", "unknown", capacity.rank, None, hull(found), None, formula, {}, missing, (capacity.line,), implied=True
+        )
     rest, worst = budget
     excuses = rope_excuses(inputs, lambda shift: (rest + shift).meets(hull(found)))
     verdict, missing = judge(rest, found, turned(budget_excuses(inputs) + excuses))
     lines, terms = own_first(capacity.line, worst.lines), budget_terms(inputs, worst)
-    return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, formula, terms, missing, lines)
+    return Check("rest_memory", verdict, capacity.rank, None, hull(found), rest, formula, terms, missing, lines, implied=True)
 
 
 def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: list[Candidate]) -> Check:

@@ -26,7 +26,8 @@ class Check:
     """One number of the log held against the same number recomputed.
 
     `verdict` is ``agree`` (the intervals meet), ``disagree`` (they cannot both be true) or ``unknown``, and then
-    `missing` names what is lacking. `terms` are the values put into `formula`. The first of `lines` is the one in which
+    `missing` names what is lacking. `terms` are the values put into `formula`. `implied` says that no line prints what was
+    observed: other figures of the log imply it. The first of `lines` is the one in which
     the number stands, the others are those of the inputs.
     """
 
@@ -42,6 +43,7 @@ class Check:
     lines: tuple[int, ...] = ()
     symbol: str = ""
     code: tuple[CodeStep, ...] = ()
+    implied: bool = False
 
 
 Bound = int | float | dict[str, Any] | None

@@ -75,13 +75,15 @@ def _checks(inputs: CheckInputs, arithmetic: Arithmetic, pool: _Pool) -> Iterato
     formula = _POOL if pool.window is None else _POOLS
     if not found:
         why = (rows.refused or arithmetic.refused,)
-        yield Check("bytes_per_token", "unknown", rank, role, observed, None, "kv_pool_bytes / tokens", {}, why, lines)
+        yield Check(
+            "bytes_per_token", "unknown", rank, role, observed, None, "kv_pool_bytes / tokens", {}, why, lines, implied=True
+        )
         yield Check("kv_pool_bytes", "unknown", rank, role, fits(pool.size), None, formula, terms, why, lines)
         return
     cells = rows.cells(found)
     verdict, missing = judge(observed, cells, excuses)
     how, of = _explained(arithmetic, pool, found[-1].releases[-1])
-    yield Check("bytes_per_token", verdict, rank, role, observed, hull(cells), how, of, missing, lines)
+    yield Check("bytes_per_token", verdict, rank, role, observed, hull(cells), how, of, missing, lines, implied=True)
     verdict, missing = judge(fits(pool.size), found, excuses)
     terms["bytes_per_token"] = hull(cells).to_dict()
     layout = rows.layout(found[-1].releases[-1])

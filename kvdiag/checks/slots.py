@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.budget import budget_of, capacities, missing_for_budget, slots_of
@@ -14,22 +15,44 @@ from kvdiag.checks.verdict import Excuse, candidates, hull, judge
 from kvdiag.quantity import Interval
 from kvdiag.releases import Release
 from kvdiag.sizing import Sizing
+from kvdiag.sizing.history import since
 from kvdiag.sizing.resolve import context_untold
 from kvdiag.starts import Number
 
-_REQUESTS = "min(--max-running-requests or tokens // 2, clamp(tokens / context_len x 512, 2048, 4096))"
-_WINDOW = "full_max_total_num_tokens x swa_full_tokens_ratio, floored to a page"
+_ESTIMATE = "clamp(max_total_num_tokens / context_length x 512, 2048, 4096)"
+_HALF = "max_total_num_tokens // 2"
+_WINDOW = "full_max_total_num_tokens x swa_full_tokens_ratio, floored to page_size"
 _STATE = "rest_memory x ratio / (1 + ratio) // bytes of a state slot, or --max-mamba-cache-size"
 
 
 def slot_checks(inputs: CheckInputs, arithmetic: Arithmetic) -> Iterator[Check]:
     """``max_running_requests``, ``swa_max_total_num_tokens`` and ``max_mamba_cache_size`` where the log states them."""
     for number in inputs.start.find("max_running_requests"):
-        yield _check(inputs, arithmetic, number, lambda s: s.max_running_requests, _REQUESTS, _request_excuses(inputs))
+        formula = _requests(inputs, arithmetic)
+        yield _check(inputs, arithmetic, number, lambda s: s.max_running_requests, formula, _request_excuses(inputs))
     for number in inputs.start.find("swa_max_total_num_tokens", role="target"):
         yield _check(inputs, arithmetic, number, lambda s: s.swa_max_total_num_tokens, _WINDOW, budget_excuses(inputs))
     for number in inputs.start.find("max_mamba_cache_size", role="target"):
         yield _state(inputs, arithmetic, number)
+
+
+def _requests(inputs: CheckInputs, arithmetic: Arithmetic) -> str:
+    """How ``max_running_requests`` follows in the newest release that the log may be of (``sizing.slots``)."""
+    release = inputs.candidates()[-1]
+    settings = arithmetic.settings(release)
+    asked = settings.requests if settings is not None else inputs.arguments.max_running_requests
+    states = ["max_mamba_cache_size // slots of a request"] if settings is not None and settings.state is not None else []
+    if asked is None:
+        parts = [_HALF, _ESTIMATE]
+    else:
+        share = " // dp_size" if inputs.arguments.attention_dp_size > 1 else ""
+        given = "max_running_requests as asked" if inputs.arguments.max_running_requests is not None else f"{asked} by default"
+        bound = [_HALF] if since(release, "0.5.14") else [_ESTIMATE] if since(release, "0.5.10rc0") else []
+        parts = [given + share, *bound]
+    if asked is None and inputs.arguments.max_total_tokens is not None and not since(release, "0.5.10rc0"):
+        parts = [_HALF, _ESTIMATE.replace("max_total_num_tokens", "tokens before the cap")]
+    parts += states
+    return f"min({', '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
 def _request_excuses(inputs: CheckInputs) -> list[Excuse]:
@@ -67,17 +90,27 @@ def _check(
         if inputs.geometry is not None
         else []
     )
-    terms = {
-        "max_total_num_tokens": capacity.value if capacity else None,
-        "max_running_requests": inputs.arguments.max_running_requests,
-        "context_length": inputs.arguments.context_length,
-    }
+    terms = {"max_total_num_tokens": capacity.value if capacity else None} | _terms(inputs, arithmetic, number)
     if not found:
         missing = missing_for_budget(inputs, number.rank) if capacity is None else ()
         missing += arithmetic.why_not() or ("arguments by which some budget gives the stated capacity",)
         return Check(number.name, "unknown", number.rank, number.role, fits(number), None, formula, {}, missing, lines)
     verdict, lacking = judge(fits(number), found, excuses)
     return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), formula, terms, lacking, lines)
+
+
+def _terms(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> dict[str, Any]:
+    """The values beside the capacity that the formulas of this file name, by the newest release."""
+    settings = arithmetic.settings(inputs.candidates()[-1])
+    if number.name != "swa_max_total_num_tokens":
+        context = inputs.arguments.context_length or (settings.context if settings is not None else None)
+        return {"max_running_requests": inputs.arguments.max_running_requests, "context_length": context}
+    full = inputs.start.first("full_max_total_num_tokens", rank=number.rank) or inputs.start.first("full_max_total_num_tokens")
+    return {
+        "full_max_total_num_tokens": full.value if full is not None else None,
+        "swa_full_tokens_ratio": settings.window_ratio if settings is not None else None,
+        "page_size": settings.page if settings is not None else None,
+    }
 
 
 def _near(arithmetic: Arithmetic, capacity: Number | None, rest: Interval | None) -> int:

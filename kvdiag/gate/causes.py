@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import SupportsFloat
 
+from kvdiag.checks.capacity import LATER
 from kvdiag.gate.budget import Budget
 from kvdiag.gate.model import Snapshot
 from kvdiag.gate.words import SPECULATION, amount, change_of, changed_arguments, gib, models_differ, releases_differ, span
@@ -128,13 +129,18 @@ def _release(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:
     said = f"SGLang {_range(before)} -> {_range(after)} sizes otherwise"
     for name in ("bytes_per_token", "max_total_num_tokens", "swa_max_total_num_tokens", "max_mamba_cache_size"):
         old, new = before.check(name), after.check(name)
-        if old and new and old.formula != new.formula:
+        if old and new and _common(old.formula) != _common(new.formula):
             return f"{said}: {name} was {old.formula}, is {new.formula}"
     if a.cell is not None and b.cell is not None and not a.cell.meets(b.cell):
         return f"{said}: {_bytes(a.cell)} -> {_bytes(b.cell)} bytes per token"
     if before.on_shared_memory and after.on_shared_memory:
         return f"{said}, or sizing read another amount of the machine's free memory than the lines print"
     return said
+
+
+def _common(formula: str) -> str:
+    """A formula without the steps that the arguments add, which are causes of their own."""
+    return formula.partition(LATER)[0]
 
 
 def _range(snapshot: Snapshot) -> str:

@@ -17,6 +17,7 @@ from kvdiag.quantity.figures import memory
 from kvdiag.reports import postmortem_json
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.safe import safe
+from kvdiag.reports.sides import sides
 from kvdiag.reports.workload_text import users
 
 _PAGE = Path(__file__).parent / "page"
@@ -103,19 +104,27 @@ def _lines(item: dict[str, Any]) -> str:
 
 
 def _check(check: dict[str, Any]) -> dict[str, Any]:
+    observed, recomputed = sides(check["verdict"], _interval(check["observed"]), _interval(check["recomputed"]))
     return {
         "name": check["name"] + (f" ({check['role']})" if check["role"] else ""),
         "rank": check["rank"] or "",
         "verdict": check["verdict"],
-        "observed": _interval(check["observed"]),
-        "recomputed": _interval(check["recomputed"]),
+        "observed": f"implied: {observed}" if observed and check["implied"] else observed,
+        "observed_exact": _exact(check["observed"]),
+        "recomputed": recomputed,
+        "recomputed_exact": _exact(check["recomputed"]),
         "formula": check["formula"],
         "missing": [safe(reason) for reason in check["missing"]],
         "lines": _lines(check),
     }
 
 
-def _interval(interval: dict[str, Any] | None) -> str:
+def _interval(interval: dict[str, Any] | None) -> Interval | None:
+    return None if interval is None else Interval.of(interval["low"], interval["high"], interval["unit"])
+
+
+def _exact(interval: dict[str, Any] | None) -> str:
+    """An interval of the JSON with all its digits, to be seen under the pointer."""
     if interval is None:
         return ""
     low, high = interval["low"], interval["high"]

@@ -110,6 +110,7 @@ def _check(check: Check) -> dict[str, Any]:
         "rank": check.rank or None,
         "role": check.role,
         "observed": _interval(check.observed),
+        "implied": check.implied,
         "recomputed": _interval(check.recomputed),
         "formula": check.formula,
         "terms": check.terms,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
+from kvdiag.quantity.ends import ends
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
-from kvdiag.reports.text_report import show
 from kvdiag.reports.workload_text import users
 
 _ACTIVE = re.compile(r"([\\`*_{}\[\]<>()#!|~@])")
@@ -74,6 +74,6 @@ def _chain(checks: list[Check]) -> Iterator[str]:
         row = (check.name, check.observed, check.recomputed, check.verdict)
         if row not in seen:
             seen.add(row)
-            values = [show(value) if value else "" for value in (check.observed, check.recomputed)]
+            values = [ends(value) if value else "" for value in (check.observed, check.recomputed)]
             yield f"| {escaped(check.name)} | {escaped(values[0])} | {escaped(values[1])} | {check.verdict} |"
     yield from ("", "</details>", "")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import SupportsFloat
+from typing import Any
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.checks.inputs import NO_CONFIG
-from kvdiag.quantity import GIB, Interval
+from kvdiag.quantity import Interval
+from kvdiag.quantity.ends import ends
 from kvdiag.quantity.figures import figure
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.line_numbers import line_numbers
 from kvdiag.reports.memory_text import waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
+from kvdiag.reports.sides import sides
 from kvdiag.reports.workload_text import users
 from kvdiag.starts import Start
 
@@ -124,7 +126,7 @@ def _numbers(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
     yield ""
     yield paint.bold("Every number of the log")
     for number in item.start.numbers:
-        told = show(number.interval) if number.interval else safe(str(number.value))
+        told = ends(number.interval) if number.interval else safe(str(number.value))
         who = " ".join(part for part in (number.rank, number.role or "") if part)
         where = f"line {number.line}" + (f" of input {number.path + 1}" if number.path else "")
         yield safe(f"  {number.name:<28} {told:>28}  {who:<12} {where}{', superseded' if number.superseded else ''}")
@@ -180,9 +182,10 @@ def _shown_once(checks: list[Check]) -> Iterator[Check]:
 
 def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     mark = f"{MARKS[check.verdict]:>4}"
-    who = f" [{check.rank}]" if check.rank else ""
-    said = f"log {show(check.observed)}" if check.observed else "not in the log"
-    computed = f", recomputed {show(check.recomputed)}" if check.recomputed else ""
+    who = (f" [{check.rank}]" if check.rank else "") + (" of the draft" if check.role == "draft" else "")
+    seen, result = sides(check.verdict, check.observed, check.recomputed)
+    said = f"log {'implies ' if check.implied else ''}{seen}" if seen else "not in the log"
+    computed = f", recomputed {result}" if result else ""
     where = f" (line {line_numbers(check.lines, None if whole else 4)})" if check.lines else ""
     first, *more = paint.head(f"{check.name}{who}: {said}{computed}{where}", " " * 8, taken=6)
     yield from (f"{paint.colour(mark, _COLOURS[check.verdict])}  {first}", *more)
@@ -200,10 +203,17 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
 def _terms(check: Check, paint: Paint) -> Iterator[str]:
     """Each value put into the formula on a line of its own, and SGLang's function."""
     for name, value in check.terms.items():
-        told = show(Interval.of(value["low"], value["high"], value["unit"])) if isinstance(value, dict) else value
+        told = "not given" if value is None else _value(value)
         yield paint.dim(safe(f"          {name} = {told}"))
     if check.symbol:
         yield paint.dim(safe(f"          by {check.symbol}"))
+
+
+def _value(term: Any) -> str:
+    """The value of a term, which is an interval in its JSON form, a number or a word."""
+    if isinstance(term, dict):
+        return ends(Interval.of(term["low"], term["high"], term["unit"]))
+    return f"{term:,}" if isinstance(term, int) and not isinstance(term, bool) else str(term)
 
 
 def _filled(check: Check) -> str:
@@ -215,27 +225,9 @@ def _filled(check: Check) -> str:
 
     def with_value(found: re.Match[str]) -> str:
         value = left.pop(found[0], None)
-        if isinstance(value, dict):
-            value = show(Interval.of(value["low"], value["high"], value["unit"]))
-        return found[0] if value is None else f"{found[0]} {value}"
+        return found[0] if value is None else f"{found[0]} {_value(value)}"
 
     return re.sub(rf"(?<!\w)(?:{names})(?!\w)", with_value, check.formula)
-
-
-def show(interval: Interval) -> str:
-    """An interval for people: one figure where its ends print alike, else both."""
-    low, high = _figure(interval.low, interval.unit), _figure(interval.high, interval.unit)
-    unit = "GiB" if interval.unit == "bytes" and abs(interval.high) >= GIB // 100 else interval.unit
-    return f"{low} {unit}" if low == high else f"{low}..{high} {unit}"
-
-
-def _figure(value: SupportsFloat, unit: str) -> str:
-    number = float(value)
-    if unit == "bytes" and abs(number) >= GIB / 100:
-        return figure(number / GIB, 3)
-    if unit == "fraction":
-        return figure(number, 4)
-    return figure(number, 0 if abs(number) >= 100 or number == int(number) else 2)
 
 
 def limits(item: StartDiagnosis) -> str:

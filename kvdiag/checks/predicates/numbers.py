@@ -8,7 +8,7 @@ from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.model import Check
 from kvdiag.checks.verdict import repeated
-from kvdiag.quantity import Interval
+from kvdiag.quantity.ends import apart
 
 At = Mapping[str, float]
 
@@ -18,20 +18,16 @@ def disagreement(facts: Facts, at: At) -> Iterator[Hit]:
     for check in _roots(facts.checks):
         assert check.observed is not None
         assert check.recomputed is not None
+        log, recomputed = apart(check.observed, check.recomputed)
         values = {
             "name": check.name,
-            "log": _ranged(check.observed),
-            "recomputed": _ranged(check.recomputed),
+            "has": "implies" if check.implied else "has",
+            "log": log,
+            "recomputed": recomputed,
             "formula": check.formula,
             "rank": f" of {check.rank}" if check.rank else "",
         }
         yield Hit(check.lines, values)
-
-
-def _ranged(interval: Interval) -> str:
-    """An interval with its unit: one figure where its ends are one; bytes and tokens of some size without fractions."""
-    low, high = (f"{float(end):,.0f}" if abs(end) >= 1000 else f"{float(end):.10g}" for end in (interval.low, interval.high))
-    return f"{low if low == high else f'{low} to {high}'} {interval.unit}".rstrip()
 
 
 def _roots(checks: tuple[Check, ...]) -> list[Check]:
