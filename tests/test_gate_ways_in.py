@@ -95,6 +95,53 @@ def test_the_gitlab_job_fails_on_drift_and_leaves_its_junit_report(workspace: Pa
     assert gitlab({"KVDIAG_LOG": "same.log", "KVDIAG_BASELINE": "baseline.json"}, workspace).returncode == 0
 
 
+LOCAL = ROOT / "fixtures" / "real" / "0.5.9-qwen3-memfrac005-nocap"
+
+
+@pytest.fixture
+def local(workspace: Path) -> Path:
+    """A log whose model is known by a path only, and its baseline made with the config."""
+    (workspace / "local.log").write_bytes((LOCAL / "server.log").read_bytes())
+    done = bash(f'kvdiag baseline local.log --config "{LOCAL}" -o local.json', workspace, {})
+    assert (done.returncode, done.stderr) == (0, "")
+    return workspace
+
+
+def test_the_config_of_a_local_model_reaches_the_check_by_the_action(local: Path):
+    inputs = {"log": "local.log", "baseline": "local.json", "install": "false", "fail-on": "warning"}
+    assert action({**inputs, "config": str(LOCAL)}, local)[-1].returncode == 0
+    without = action(inputs, local)[-1]
+    assert without.returncode == 1
+    assert "give --config PATH or --model NAME here too" in without.stdout
+    assert "KD131" in action({**inputs, "model": "Qwen/Qwen3-32B"}, local)[-1].stdout, "a name is another model's here"
+
+
+def test_the_config_of_a_local_model_reaches_the_check_by_the_gitlab_job(local: Path):
+    variables = {"KVDIAG_LOG": "local.log", "KVDIAG_BASELINE": "local.json", "KVDIAG_FAIL_ON": "warning"}
+    assert gitlab({**variables, "KVDIAG_CONFIG": str(LOCAL)}, local).returncode == 0
+    assert gitlab(variables, local).returncode == 1
+    assert "KD131" in gitlab({**variables, "KVDIAG_MODEL": "Qwen/Qwen3-32B"}, local).stdout
+
+
+def test_a_baseline_without_the_models_config_says_what_it_does_not_guard(local: Path):
+    done = bash("kvdiag baseline local.log -o other.json", local, {})
+    assert done.returncode == 0
+    assert "bytes_per_token, kv_pool_bytes" in done.stderr
+    assert "give --config PATH or --model NAME here and to each check" in done.stderr
+
+
+def test_the_workflows_of_the_docs_use_inputs_that_there_are():
+    text = (ROOT / "docs" / "howto" / "gate-a-pipeline.md").read_text(encoding="utf-8")
+    github, gitlab_job = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    given = github["jobs"]["gate"]["steps"][-1]["with"]
+    action_inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    assert set(given) <= set(action_inputs)
+    assert {name for name, entry in action_inputs.items() if entry.get("required")} <= set(given)
+    job = yaml.safe_load((ROOT / "ci" / "gitlab-kvdiag.yml").read_text(encoding="utf-8"))[".kvdiag-check"]
+    assert set(gitlab_job["check the server"]["variables"]) <= set(job["variables"])
+    assert gitlab_job["include"] == [{"local": "ci/gitlab-kvdiag.yml"}]
+
+
 def test_the_hook_checks_each_committed_log_against_the_baseline_beside_it(workspace: Path):
     hook = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))[0]
     entry = hook["entry"].replace("python", f'"{sys.executable}"', 1)

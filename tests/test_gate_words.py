@@ -121,3 +121,22 @@ def test_a_share_is_told_only_where_the_digits_tell_it_to_the_percent(tmp_path):
     small = observe(str(tmp_path / "server.log")).snapshot
     messages = {d.subject: d.message for d in check(observe(str(LOGS["kimi"])), small).drifts}
     assert messages["distributed_init_memory"].endswith("0.03 GiB -> 1.55 GiB")
+
+
+def test_a_rank_without_a_tag_is_named_as_one():
+    from kvdiag.frozen import replace
+    from kvdiag.gate.numbers import compare_numbers
+
+    kept = baseline("nocap")
+    before = replace(kept, numbers=tuple(replace(n, ranks=("DP0", "DP1")) for n in kept.numbers))
+    message = next(drift.message for drift in compare_numbers(before, kept) if drift.code == "KD111")
+    assert message.endswith("no longer there: DP0, DP1; new: one without a tag")
+
+
+def test_the_shares_of_a_change_come_with_the_changes_that_print_alike(capfd):
+    with pytest.raises(SystemExit) as end:
+        main(["diff", str(LOGS["nocap9"]), str(LOGS["nocap"])])
+    told = " ".join(capfd.readouterr().out.split())
+    assert re.search(r"others that print alike would give a change of -[\d,]+ to -[\d,]+ tokens\.", told)
+    assert "error KD" in told
+    assert not end.value.code, "diff tells and fails nothing"

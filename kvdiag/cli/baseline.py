@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the baseline of the last start in the log."""
+    from kvdiag.checks.inputs import NO_CONFIG
     from kvdiag.gate import observe, write_baseline
     from kvdiag.reports.safe import safe
 
@@ -29,6 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
     if observed.snapshot.failed:
         print(
             f"kvdiag: {safe(log)}: this start failed; a later one that fails the same way has not drifted from it",
+            file=sys.stderr,
+        )
+    unchecked = [check.name for check in observed.snapshot.checks if NO_CONFIG in check.missing]
+    if unchecked:
+        print(
+            f"kvdiag: {safe(log)}: the model's config is not known, so {', '.join(unchecked)} are kept without the arithmetic, "
+            "which no check will guard; give --config PATH or --model NAME here and to each check",
             file=sys.stderr,
         )
     deliver(write_baseline(observed.snapshot), arguments.output)

@@ -109,7 +109,7 @@ def _vanished(shape: Shape, after: Snapshot, cut: bool, differ: bool) -> Drift:
     if cut:
         level, reason, root = "note", "the start did not come as far", "KD133"
     elif still:
-        reason = f"other lines of {shape.family} are still there"
+        reason = f"this wording is gone; the log still has lines of {shape.family} in another"
     elif differ:
         reason = "the release is another"
     said = f"a line vanished: {shape.text!r}"

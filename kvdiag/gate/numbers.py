@@ -198,7 +198,12 @@ def _ranks(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterator
     found = [rank for rank in after.ranks if rank not in ranks.values()]
     if not before.numbers or not after.numbers or not (lost or found):
         return
-    said = [f"no longer there: {', '.join(lost)}"] if lost else []
-    said += [f"new: {', '.join(found)}"] if found else []
-    first, second = ", ".join(before.ranks), ", ".join(after.ranks)
+    said = [f"no longer there: {_named(lost)}"] if lost else []
+    said += [f"new: {_named(found)}"] if found else []
+    first, second = _named(before.ranks), _named(after.ranks)
     yield Drift("KD111", "error", "ranks", f"ranks that state numbers, {'; '.join(said)}", "", first, second)
+
+
+def _named(ranks: list[str]) -> str:
+    """Ranks by their tags; the lines of a lone rank have none."""
+    return ", ".join(rank or "one without a tag" for rank in ranks)

@@ -130,10 +130,11 @@ def _capacity(difference: Difference, paint: Paint) -> Iterator[str]:
             yield from paint.wrap(safe(step.expression, 500), " " * 20)
     if len(difference.terms) > 1:
         yield f"  {difference.total:>+14,}  in all; the shares are means over the orders in which the causes may be changed"
-        open_ = difference.expected.high - difference.expected.low if difference.expected else 0
-        if open_ >= 2:
+        allowed = difference.expected
+        if allowed and allowed.high - allowed.low >= 2:
             said = (
-                f"They are of the middles of the printed values; the digits leave {float(open_):,.0f} tokens of the change open."
+                "They are figured from the middles of the printed values; others that print alike would give a change of "
+                f"{float(allowed.low):+,.0f} to {float(allowed.high):+,.0f} tokens."
             )
             yield from paint.wrap(said, " " * 18, dim=True)
 
