@@ -337,3 +337,22 @@ def test_a_pool_that_holds_all_that_the_state_slots_allow_is_not_what_binds(tmp_
 def test_fewer_slots_than_a_request_may_need_still_run_one(tmp_path):
     text = STATES.replace("size: 40,", "size: 3,").format(tokens=800_000, context=262_144)
     assert "3 state slots allow 1 to 3 requests" in start_of(tmp_path, text).limits.why
+
+
+@pytest.mark.parametrize(
+    ("batches", "bound"),
+    [
+        ([(9, 8192), (9, 8192), (6, 8192), (7, 8192)], "prefill"),
+        ([(1, 8192), (1, 8192), (1, 8192), (1, 8192)], "unknown"),
+        ([(9, 8192), (6, 8192), (9, 7800), (5, 4100)], "unknown"),
+    ],
+    ids=["cut at one size", "prompts of one length", "twice the same"],
+)
+def test_prefill_batches_show_their_most_where_no_argument_does(tmp_path, batches, bound):
+    """The finding on prompts that wait for prefill and the limit over time must not speak of one log in two ways."""
+    lines = [
+        f"[2025-10-22 20:23:0{second}] Prefill batch. #new-seq: {new}, #new-token: {tokens}, #cached-token: 24, "
+        f"token usage: 0.1{second}, #running-req: {8 * second}, #queue-req: {90 - second}, \n"
+        for second, (new, tokens) in enumerate(batches)
+    ]
+    assert list(start_of(tmp_path, "".join(lines)).limits.over_time["shares"]) == [bound]

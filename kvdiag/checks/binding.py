@@ -14,6 +14,9 @@ FULL = 0.90
 MOST_RESERVED = 4096
 """Tokens that admission keeps back for one running request at most (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
 
+FULL_BATCHES = 3
+"""Prefill batches of the same size from which it is no chance."""
+
 
 @frozen
 class Bounds:
@@ -84,6 +87,18 @@ def bound_by(batch: Batch, bounds: Bounds) -> str:
 def busy(batch: Batch) -> int:
     """Requests that the line's batch works on: what runs, and what a prefill batch admits."""
     return (batch.running or 0) + (0 if batch.kind == "decode" else batch.new_seq or 0)
+
+
+def full_batch(activity: Activity) -> int | None:
+    """The new tokens that one prefill batch may take, where no argument is in the log but its batches show it; else None.
+
+    While requests wait, unlike numbers of requests that come to the very same most of new tokens were cut there.
+    """
+    waiting = [batch for batch in activity.prefill if batch.queued and batch.new_tokens]
+    most = max((batch.new_tokens or 0 for batch in waiting), default=0)
+    full = [batch for batch in waiting if batch.new_tokens == most]
+    unlike = {batch.new_seq for batch in full if batch.new_seq is not None}
+    return most if len(full) >= FULL_BATCHES and len(unlike) > 1 else None
 
 
 def is_prefill_full(activity: Activity, chunk: int | None) -> bool:

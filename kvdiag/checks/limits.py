@@ -7,7 +7,7 @@ from typing import Any
 
 from kvdiag.checks.activity import Activity
 from kvdiag.checks.arithmetic import LARGEST_BUDGET, Arithmetic
-from kvdiag.checks.binding import Bounds, bindings, is_prefill_full
+from kvdiag.checks.binding import Bounds, bindings, full_batch, is_prefill_full
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.checks.memory import context_length
 from kvdiag.checks.model import Limits
@@ -79,7 +79,7 @@ def _over_time(inputs: CheckInputs, activity: Activity, tokens: Interval | None,
 def bounds_of(inputs: CheckInputs, activity: Activity, tokens: Interval | None, length: int | None) -> Bounds:
     """What can bind on one replica of this start, whose pool has `tokens` and whose requests at most `length`."""
     chunk = min(_whole(inputs.start.find("chunked_prefill_size")), default=None)
-    chunk = chunk if chunk and chunk > 0 else None
+    chunk = full_batch(activity) if chunk is None else chunk if chunk > 0 else None
     pool = int(tokens.low) if tokens else None
     stated = None if inputs.start.find("swa_max_total_num_tokens") else _capacity(inputs)
     most_tokens = int(stated.high) if stated is not None and stated.high > 0 else None
