@@ -95,14 +95,17 @@ def explain(
     release: str | None = None,
     source: str | None = None,
     env: Mapping[str, str] | None = None,
+    draft_config: str | None = None,
 ) -> Diagnosis:
     """The diagnosis of the log at path `log`, held against the SGLang tree `source` where given; see ``kvdiag explain``.
 
-    `env` is what of the server's environment changes sizes.
+    `env` is what of the server's environment changes sizes, `draft_config` the path of the draft model's config.
     """
     from kvdiag.pipeline import explain as run
 
-    found = run([str(log)], config=config, model=model, release=release, source=source, environment=env)
+    found = run(
+        [str(log)], config=config, model=model, release=release, source=source, environment=env, draft_config=draft_config
+    )
     return Diagnosis(**values_of(found))
 
 

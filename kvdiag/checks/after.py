@@ -78,13 +78,15 @@ def _verdict(
     if inputs.on_shared_memory:
         return "unknown", (SHARED_MEMORY,)
     if observed.low > recomputed.high:
-        return "unknown", (f"what gave back {memory(observed.low - recomputed.high)} between the two lines",)
+        return "unknown", (
+            f"{memory(observed.low - recomputed.high)} came back between the two lines, and no line says from where",
+        )
     gap = memory(recomputed.low - observed.high)
     if table is None or not table.low:
         return "unknown", (
-            f"what else took {gap}: the request table (its requests and context_len are not in the log) or another buffer",
+            f"{gap} more went: to the request table (its requests and context_len are not in the log) or to another buffer",
         )
-    return "unknown", (f"what else took {gap} between the two lines: no line of the log names it",)
+    return "unknown", (f"{gap} more went between the two lines, and no line of the log says to what",)
 
 
 def _request_table(inputs: CheckInputs, arithmetic: Arithmetic) -> Interval | None:

@@ -30,7 +30,7 @@ def rope_excuses(inputs: CheckInputs, explained: Callable[[Interval], bool]) -> 
     most = _left_behind(inputs)
     if not most or not explained(Interval.of(-most, 0, "bytes")):
         return []
-    why = "the RoPE caches, lengthened between the 'Load weight end' line and sizing: no line states what that took"
+    why = "the RoPE caches are lengthened between the 'Load weight end' line and sizing, and no line states what that took"
     return [Excuse(why, raises=False)]
 
 

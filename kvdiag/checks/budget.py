@@ -14,6 +14,7 @@ from kvdiag.sizing import ServerArguments
 from kvdiag.sizing.resolve import resolve
 from kvdiag.starts import Number
 
+NO_FRACTION = "no line states mem_fraction_static (the server_args line does)"
 BUDGET = "available_gpu_memory - pre_model_load_memory x (1 - mem_fraction_static)"
 
 
@@ -55,11 +56,11 @@ def missing_for_budget(inputs: CheckInputs, rank: str) -> tuple[str, ...]:
     """The inputs of the budget that the log does not state."""
     missing = []
     if not inputs.readings:
-        missing.append("avail mem after loading (the 'Load weight end' lines)")
+        missing.append("no line states avail mem after loading (the 'Load weight end' lines)")
     elif inputs.worst(rank) is None:
-        missing.append("free memory before loading (the 'Load weight begin' lines)")
+        missing.append("no line states free memory before loading (the 'Load weight begin' lines)")
     if inputs.mem_fraction_static is None:
-        missing.append("mem_fraction_static (the server_args line)")
+        missing.append(NO_FRACTION)
     return tuple(missing)
 
 

@@ -97,7 +97,7 @@ def _other_card(inputs: CheckInputs, capacity: Number, found: list[Candidate]) -
     release = inputs.candidates()[-1]
     value = other.capacity(release, budget[0], lambda s: s.max_total_num_tokens, "tokens")
     fitting = value is not None and value.meets(fits(capacity))
-    return [Excuse("which card this was: free memory points to one, the capacity fits another")] if fitting else []
+    return [Excuse("no line names the card: free memory points to one, the capacity fits another")] if fitting else []
 
 
 def _lengthened(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number) -> list[Excuse]:

@@ -40,7 +40,7 @@ def _check(inputs: CheckInputs, cell: Number, budget: Number, capacity: Number, 
         result = result.hull(other)
     terms = {number.name: fits(number).to_dict() for number in (budget, cell, *fixed)}
     lacking = inputs.unseen("max_total_tokens")
-    excuses = [Excuse("--max-total-tokens, which may cap the pool", raises=False)] if lacking else []
+    excuses = [Excuse("--max-total-tokens may cap the pool, and no line states it", raises=False)] if lacking else []
     verdict, missing = judge(fits(capacity), [Candidate(_positive(result), ())], excuses)
     return Check(
         "max_total_num_tokens", verdict, capacity.rank, "target", fits(capacity), _positive(result), _FORMULA, terms, missing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdiag.checks.inputs import CheckInputs, draft_path
+from kvdiag.checks.inputs import CheckInputs, draft_path, no_draft_config
 from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
 from kvdiag.sizing.fraction import loading_share
@@ -28,28 +28,31 @@ def budget_excuses(inputs: CheckInputs) -> list[Excuse]:
     if any(reading.total is not None and reading.available.low > reading.total.high for reading in inputs.readings):
         found.append(Excuse(MOVING_MEMORY))
     if evidence is not None and evidence.contradiction:
-        found.append(Excuse(f"which tree printed this: {evidence.contradiction}"))
+        found.append(Excuse(f"the tree that printed this is not known: {evidence.contradiction}"))
     if inputs.ranks_missing:
         why = f"{inputs.ranks_missing} ranks are not in the log and the smallest free memory decides"
         found.append(Excuse(why, raises=False))
     if start.server_args.get("enable_lora") or start.server_args.get("lora_paths"):
-        found.append(Excuse("the memory of the LoRA adapters, taken between loading and sizing", raises=False))
+        found.append(Excuse("LoRA adapters take memory between loading and sizing, and no line states how much", raises=False))
     if any("symmetric memory" in event.record.message for event in start.events_of("pool_budget")):
-        found.append(Excuse("the memory of the symmetric memory pool, taken between loading and sizing", raises=False))
+        found.append(
+            Excuse("the symmetric memory pool takes memory between loading and sizing, and no line states how much", raises=False)
+        )
     if start.address_space:
-        found.append(Excuse("the memory left after the capture of graphs, which sized the pool anew"))
+        found.append(Excuse("what the capture of graphs left sized the pool anew, and no line states that budget"))
     found += [
-        Excuse(f"{switch}, which stands in no line: with it the figures fit (say so with --env)") for switch in inputs.switches
+        Excuse(f"{switch}, which stands in no line, may have been set: with it the figures fit (say so with --env)")
+        for switch in inputs.switches
     ]
     if inputs.arguments.chunked_prefill_size is None and inputs.arguments.disable_radix_cache and _has_windows(inputs):
-        found.append(Excuse("chunked_prefill_size, by which a window pool for bounded requests is sized (no line states it)"))
+        found.append(Excuse("no line states chunked_prefill_size, by which a window pool for bounded requests is sized"))
     if inputs.unseen("max_total_tokens"):
-        found.append(Excuse("--max-total-tokens, which may cap the pool (the log has no whole server_args line)", raises=False))
+        found.append(Excuse("--max-total-tokens may cap the pool (the log has no whole server_args line)", raises=False))
     found += draft_excuses(inputs)
     if _lowers_fraction(inputs):
-        found.append(Excuse("the fraction of an image model, lowered as it loads (no line says to what)", raises=False))
+        found.append(Excuse("the fraction of an image model is lowered as it loads, and no line says to what", raises=False))
     if _reserves(inputs) and not any("Reserving" in event.record.message for event in start.events_of("pool_budget")):
-        found.append(Excuse("what is reserved for images (no 'Reserving ... of the KV budget' line)"))
+        found.append(Excuse("what is reserved for images is not known (no 'Reserving ... of the KV budget' line)"))
     return found + cell_excuses(inputs)
 
 
@@ -62,7 +65,7 @@ def draft_excuses(inputs: CheckInputs) -> list[Excuse]:
     if inputs.draft is not None or not any(needs_draft_config(inputs.arguments, release) for release in inputs.candidates()):
         return []
     path = draft_path(inputs.start)
-    why = f"the draft model's config (speculative_draft_model_path={path!r}), whose cache shares the budget"
+    why = f"{no_draft_config(path)}; its cache shares the budget"
     return [Excuse(why, raises=False)]
 
 
@@ -96,18 +99,20 @@ def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
     found = []
     unseen = inputs.unseen("tp_size", "enable_dp_attention", "pp_size")
     if unseen:
-        found.append(Excuse(f"{', '.join(unseen)} (the log has no whole server_args line; ranks counted: {_world(inputs)})"))
-    if inputs.arguments.pp_size > 1 and inputs.arguments.environment.pp_layer_partition is None:
         found.append(
-            Excuse("SGLANG_PP_LAYER_PARTITION, which may split the layers over the stages otherwise and stands in no line")
+            Excuse(f"{', '.join(unseen)} cannot be seen (the log has no whole server_args line; ranks counted: {_world(inputs)})")
         )
+    if inputs.arguments.pp_size > 1 and inputs.arguments.environment.pp_layer_partition is None:
+        found.append(Excuse("SGLANG_PP_LAYER_PARTITION, which stands in no line, may split the layers over the stages otherwise"))
     path = inputs.start.server_args.get("model_path")
     if inputs.by_name and isinstance(path, str) and path.startswith(_LOCAL):
-        found.append(Excuse(f"what {path} holds: the catalogue's model of that name is taken; give --config PATH"))
+        found.append(
+            Excuse(f"{path} may hold another model than the catalogue's of that name, which is taken; give --config PATH")
+        )
     if inputs.config is not None and "KV dtype" in inputs.config.note and inputs.arguments.kv_cache_dtype == "auto":
-        found.append(Excuse(f"the KV dtype: {inputs.config.note}"))
+        found.append(Excuse(f"the KV dtype is open: {inputs.config.note}"))
     elif inputs.arguments.kv_cache_dtype == "auto" and inputs.unseen("kv_cache_dtype"):
-        found.append(Excuse("the KV dtype (no line states it)"))
+        found.append(Excuse("no line states the KV dtype"))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvdiag.checks.arithmetic import BELOW_A_BYTE, LARGEST_BUDGET, Arithmetic
 from kvdiag.checks.between import rope_excuses
-from kvdiag.checks.budget import budget_formula, budget_of, budget_terms, missing_for_budget, reservation, slots_of
+from kvdiag.checks.budget import NO_FRACTION, budget_formula, budget_of, budget_terms, missing_for_budget, reservation, slots_of
 from kvdiag.checks.defaults import default_terms
 from kvdiag.checks.excuses import budget_excuses
 from kvdiag.checks.inputs import CheckInputs
@@ -30,7 +30,7 @@ def implied_checks(inputs: CheckInputs, arithmetic: Arithmetic, capacity: Number
     found = _implied(inputs, arithmetic, capacity, capacity.value)
     if not found:
         if slots_of(inputs, capacity.rank) is None and any(arithmetic.keeps_state(r) for r in inputs.candidates()):
-            why = "max_mamba_cache_size (no line states the state slots, which share the budget)"
+            why = "no line states max_mamba_cache_size, the state slots, which share the budget"
             formula = budget_formula(inputs)
             yield Check("rest_memory", "unknown", capacity.rank, None, None, None, formula, {}, (why,), (capacity.line,))
         return
@@ -61,7 +61,7 @@ def _capped(inputs: CheckInputs, capacity: Number) -> Check:
     cap = inputs.arguments.max_total_tokens
     why = f"--max-total-tokens {cap} lowered the capacity, so it does not tell the budget"
     if cap is None:
-        why = "--max-total-tokens, which may cap the pool (the log has no whole server_args line)"
+        why = "--max-total-tokens may cap the pool (the log has no whole server_args line)"
     terms = budget_terms(inputs, budget[1]) if budget is not None else {}
     formula, lines = budget_formula(inputs), own_first(capacity.line, lines)
     return Check("rest_memory", "unknown", capacity.rank, None, None, rest, formula, terms, (why,), lines)
@@ -96,7 +96,7 @@ def _fraction(inputs: CheckInputs, capacity: Number, worst: Reading, budgets: li
     lines = own_first(inputs.fraction_line or capacity.line, others)
     name, rank = "mem_fraction_static", capacity.rank
     if inputs.mem_fraction_static is None:
-        missing = ("mem_fraction_static (the server_args line)",)
+        missing = (NO_FRACTION,)
         return Check(name, "unknown", rank, None, None, hull(found), formula, terms, missing, lines)
     told = Interval.of(inputs.mem_fraction_static, unit="fraction")
     excuses = rope_excuses(inputs, lambda shift: told.meets(hull(given(shift))))

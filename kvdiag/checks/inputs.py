@@ -233,6 +233,12 @@ def draft_path(start: Start) -> str | None:
     return path if isinstance(path, str) and path != start.server_args.get("model_path") else None
 
 
+def no_draft_config(path: str | None) -> str:
+    """Why a draft's shape is not known, in a clause."""
+    named = f"speculative_draft_model_path={path!r}" if path else "no line names it"
+    return f"the draft model's config is not known ({named}; give --draft-config PATH)"
+
+
 def _draft(start: Start, given: str | None) -> Geometry | None:
     if given is not None:
         drafts = start.server_args.get("speculative_algorithm") or any(number.role == "draft" for number in start.numbers)

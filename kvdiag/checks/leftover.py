@@ -37,7 +37,8 @@ _NOTHING = Interval.of(0, unit="bytes")
 
 def untold(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """What these changes bring that the log of a server without them cannot tell, so that no capacity follows."""
-    return tuple(why for name, why in _UNTOLD.items() if name in changes and changes[name] != _given(inputs, name))
+    told = [why for name, why in _UNTOLD.items() if name in changes and changes[name] != _given(inputs, name)]
+    return tuple(f"the log does not tell {why}" for why in told)
 
 
 def not_taken(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -49,7 +50,7 @@ def not_taken(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...
             return ()
         except ArgumentError as error:
             why = why or str(error)
-    return (f"a server that takes the change: {why}",)
+    return (f"no release that the log may be of takes the change: {why}",)
 
 
 def notes_on_rest(
@@ -201,4 +202,4 @@ def contradictions(checks: Iterable[Any]) -> tuple[str, ...]:
     bad = dict.fromkeys(check.name for check in checks if check.verdict == "disagree" and check.name in rests_on)
     if not bad:
         return ()
-    return (f"why the log's own {', '.join(bad)} disagree with the arithmetic (kvdiag explain shows where)",)
+    return (f"the log's own {', '.join(bad)} disagree with the arithmetic (kvdiag explain shows where)",)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from kvdiag.checks.arithmetic import Arithmetic
+from kvdiag.checks.budget import NO_FRACTION
 from kvdiag.checks.inputs import CheckInputs, fits
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import own_first
@@ -37,7 +38,7 @@ def _budget(inputs: CheckInputs, stated: Number, limit: Number, used: Number, av
     fraction = inputs.mem_fraction_static
     lines = own_first(stated.line, ())
     if fraction is None:
-        lacking = ("mem_fraction_static (the server_args line)",)
+        lacking = (NO_FRACTION,)
         return Check("rest_memory", "unknown", stated.rank, None, fits(stated), None, _BUDGET, {}, lacking, lines)
     left = fits(limit) * fraction - fits(used)
     system = fits(available) * fraction

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvdiag.checks.arithmetic import Arithmetic
 from kvdiag.checks.excuses import cell_excuses
-from kvdiag.checks.inputs import CheckInputs, draft_path, fits
+from kvdiag.checks.inputs import CheckInputs, draft_path, fits, no_draft_config
 from kvdiag.checks.model import Check
 from kvdiag.checks.readings import own_first
 from kvdiag.checks.verdict import Candidate, Excuse, candidates, hull, judge
@@ -147,7 +147,8 @@ class _Rows:
             return None
         options = [option for option in row.options if (option.window is None) == (self.pool.window is None)]
         if not options:
-            self.refused = f"a pool line: SGLang {release} has {'a window' if self.pool.window is None else 'no window'} pool"
+            other = "a window" if self.pool.window is None else "no window"
+            self.refused = f"the log has no such pool line: SGLang {release} has {other} pool"
             return None
         if row.open:
             self.open.append(row.open)
@@ -169,13 +170,13 @@ class _Rows:
     def _draft(self, settings: Settings) -> PoolRow:
         path = draft_path(self.inputs.start)
         if path is not None and self.inputs.draft is None:
-            raise CannotSizeError(f"the draft model's config (speculative_draft_model_path={path!r})")
+            raise CannotSizeError(no_draft_config(path))
         own = self.inputs.draft or settings.geometry
         layers = own.num_nextn_predict_layers
         if layers is None and self.inputs.draft is not None:
             layers = own.num_attention_layers
         if not self.inputs.start.server_args or layers is None:
-            raise CannotSizeError("the draft model's config (no line names it)")
+            raise CannotSizeError(no_draft_config(None))
         return draft_row(settings, own, layers)
 
 
@@ -200,7 +201,7 @@ def _other_sizes(inputs: CheckInputs, pool: _Pool, found: list[Candidate]) -> li
             value = _Rows(inputs, other, pool).size(inputs.candidates()[-1])
             if value is not None and value.meets(fits(pool.size)):
                 fitting.append(str(size))
-    return [Excuse(f"tp_size (the figure fits tp_size {' or '.join(fitting)})")] if fitting else []
+    return [Excuse(f"tp_size is not known (the figure fits tp_size {' or '.join(fitting)})")] if fitting else []
 
 
 def _printed_cell(inputs: CheckInputs, arithmetic: Arithmetic, number: Number) -> Check:

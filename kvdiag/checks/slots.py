@@ -59,11 +59,11 @@ def _request_excuses(inputs: CheckInputs) -> list[Excuse]:
     found = budget_excuses(inputs)
     unseen = inputs.unseen("max_running_requests")
     if unseen:
-        found.append(Excuse("--max-running-requests (the log has no whole server_args line)", raises=False))
+        found.append(Excuse("--max-running-requests is not known (the log has no whole server_args line)", raises=False))
     if inputs.arguments.context_length is None and inputs.config is not None and inputs.config.note:
-        found.append(Excuse(f"the context length: {inputs.config.note}"))
+        found.append(Excuse(f"the context length is open: {inputs.config.note}"))
     elif inputs.geometry is not None and context_untold(inputs.geometry, inputs.arguments):
-        found.append(Excuse("the context length, which the catalogue does not hold for this model"))
+        found.append(Excuse("the catalogue does not hold the context length of this model"))
     return found
 
 
@@ -93,7 +93,7 @@ def _check(
     terms = {"max_total_num_tokens": capacity.value if capacity else None} | _terms(inputs, arithmetic, number)
     if not found:
         missing = missing_for_budget(inputs, number.rank) if capacity is None else ()
-        missing += arithmetic.why_not() or ("arguments by which some budget gives the stated capacity",)
+        missing += arithmetic.why_not() or ("by these arguments no budget gives the capacity that the log states",)
         return Check(number.name, "unknown", number.rank, number.role, fits(number), None, formula, {}, missing, lines)
     verdict, lacking = judge(fits(number), found, excuses)
     return Check(number.name, verdict, number.rank, number.role, fits(number), hull(found), formula, terms, lacking, lines)

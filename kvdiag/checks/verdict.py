@@ -72,7 +72,7 @@ def judge(observed: Interval, found: list[Candidate], excuses: Iterable[Excuse] 
         return "agree", ()
     if meeting:
         fits, fails = (_named([c for c in found if (c in meeting) == wanted]) for wanted in (True, False))
-        return "unknown", (f"the release: the figure fits {fits}, not {fails}; give --release",)
+        return "unknown", (f"the release is not known: the figure fits {fits}, not {fails}; give --release",)
     below = all(observed.high < candidate.value.low for candidate in found)
     above = all(observed.low > candidate.value.high for candidate in found)
     reasons = [e.why for e in excuses if (below and e.lowers) or (above and e.raises) or not (below or above)]

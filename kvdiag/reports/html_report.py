@@ -15,6 +15,7 @@ from kvdiag.postmortem import Postmortem
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 from kvdiag.reports import postmortem_json
+from kvdiag.reports.because import because
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.safe import safe
 from kvdiag.reports.sides import sides
@@ -114,7 +115,7 @@ def _check(check: dict[str, Any]) -> dict[str, Any]:
         "recomputed": recomputed,
         "recomputed_exact": _exact(check["recomputed"]),
         "formula": check["formula"],
-        "missing": [safe(reason) for reason in check["missing"]],
+        "missing": [because(safe(reason)) for reason in check["missing"]],
         "lines": _lines(check),
     }
 

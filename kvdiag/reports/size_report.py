@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kvdiag.quantity import GIB
+from kvdiag.reports.because import because
 
 _HIDDEN = ("schema", "formula", "terms", "symbol", "missing", "notes", "stages")
 _UNITS = {
@@ -37,7 +38,7 @@ def render_text(sizing: dict[str, Any]) -> str:
         lines.append(f"{name:<28} {_figure(name, value)}")
         if name == "bytes_per_token":
             lines += _chain(sizing)
-    lines += [f"unknown, because {reason}" for reason in sizing["missing"]]
+    lines += [because(reason) for reason in sizing["missing"]]
     lines += [f"note: {note}" for note in sizing["notes"]]
     return "\n".join(lines) + "\n"
 

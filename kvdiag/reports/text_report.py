@@ -12,6 +12,7 @@ from kvdiag.checks.inputs import NO_CONFIG
 from kvdiag.quantity import Interval
 from kvdiag.quantity.ends import ends
 from kvdiag.quantity.figures import figure
+from kvdiag.reports.because import because
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.line_numbers import line_numbers
 from kvdiag.reports.memory_text import waterfall
@@ -192,7 +193,7 @@ def _check(check: Check, paint: Paint, *, whole: bool) -> Iterator[str]:
     yield from paint.wrap(f"= {_filled(check)}" if check.terms else f"= {check.formula}", "        ", dim=True)
     for missing in check.missing:
         told = "the model's config is not known (see above)" if missing == NO_CONFIG else safe(missing)
-        yield from paint.wrap(f"unknown, because {told}", "        ")
+        yield from paint.wrap(because(told), "        ")
     if whole:
         yield from _terms(check, paint)
     for step in check.code if whole else [step for step in check.code if step.value][-MOST_STEPS:] or check.code[:1]:

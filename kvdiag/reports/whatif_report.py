@@ -9,6 +9,7 @@ from kvdiag.checks.remarks import REFUSED
 from kvdiag.checks.whatif import NUMBERS, Prediction
 from kvdiag.quantity import GIB, Interval
 from kvdiag.quantity.figures import memory
+from kvdiag.reports.because import because
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import inert_json, safe
 from kvdiag.reports.workload_text import sentences
@@ -81,7 +82,7 @@ def _paragraph(prediction: Prediction, paint: Paint) -> Iterator[str]:
 
 def _why(text: str) -> str:
     """Why there is no capacity; that a server would not start is an answer, not something that lacks."""
-    return text if text.startswith(REFUSED) else f"max_total_num_tokens is unknown, because {text}"
+    return text if text.startswith(REFUSED) else f"max_total_num_tokens is {because(text)}"
 
 
 def _figure(interval: Interval) -> str:

@@ -14,7 +14,7 @@ from kvdiag.sizing.resolve import Settings
 
 _FP4 = Fraction(1, 2) + Fraction(1, SCALE_BLOCK)
 _BARE = "FP4 without its scales"
-_FP4_OPEN = "the layout of FP4 values and their scales, which back ends decide"
+_FP4_OPEN = "back ends decide the layout of FP4 values and their scales"
 
 
 @frozen
@@ -81,7 +81,7 @@ def _latent(settings: Settings, stage: range, layers: int) -> PoolRow:
     if dtype.name != "fp8_e4m3":
         return PoolRow((plain,))
     packed = Row(Fraction((rank + rank // INDEX_BLOCK * 4 + rope * 2) * layers + index), None, "rows packed with their scales")
-    return PoolRow((packed, plain), "the attention backend, which packs rows or does not")
+    return PoolRow((packed, plain), "the attention backend packs rows or does not, and no line says which")
 
 
 def _index(settings: Settings, stage: range) -> int:
@@ -121,4 +121,4 @@ def _plain(heads: int, dim: int, v_dim: int, layers: int, settings: Settings) ->
     row = Row(each * (dim + v_dim) * factor)
     if dim == v_dim or settings.pools != "plain":
         return PoolRow((row,))
-    return PoolRow((row, Row(each * 2 * dim * factor, None, "V as wide as K")), "whether V is stored as wide as K")
+    return PoolRow((row, Row(each * 2 * dim * factor, None, "V as wide as K")), "V may be stored as wide as K")
