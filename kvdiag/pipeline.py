@@ -235,9 +235,13 @@ def _looks_like(inputs: list[Input], watches: list[Passing]) -> str:
         return f"{path}: SGLang failed before it printed a line of its own: {exceptions[-1][:300]}"
     if exceptions:
         return f"{path}: no SGLang start-up or scheduler line; the log ends with {exceptions[-1][:300]}"
-    return (
-        f"{path}: no SGLang start-up or scheduler line in {sum(item.lines for item in inputs):,} lines; is it the server's log?"
-    )
+    lines, broken = sum(item.lines for item in inputs), sum(item.undecodable for item in inputs)
+    if 2 * broken > lines:
+        return (
+            f"{path}: this is no text: {broken:,} of {lines:,} lines are neither UTF-8 nor UTF-16; it is binary, or packed or "
+            "encoded in a way that is not known here. Give the text that the server printed"
+        )
+    return f"{path}: no SGLang start-up or scheduler line in {lines:,} lines; is it the server's log?"
 
 
 def postmortem(

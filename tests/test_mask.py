@@ -176,3 +176,29 @@ def test_masked_reports_keep_every_number_of_the_unmasked(tmp_path):
             starts = json.loads(out.read_text())["starts"]
             told.append([[start[part] for part in ("numbers", "checks", "limits", "findings", "memory")] for start in starts])
         assert told[0] == told[1], log
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("/home/zqxv/models/tiny-qwen3", "tiny-qwen3"),
+        ("/home/zqxv/models/tiny-qwen3/", "tiny-qwen3"),
+        ("/home/zqxv/hub/models--Qwen--Qwen3-32B/snapshots/9216db5781bf21249d130ec9da846c4624c16137", "Qwen3-32B"),
+    ],
+)
+def test_a_masked_report_still_says_which_model_it_is_of(tmp_path, form, place, told):
+    log, out = tmp_path / "server.log", tmp_path / "out"
+    log.write_text(LOG.read_text().replace("model_path='models/tiny-qwen3'", f"model_path='{place}'"))
+    assert place in log.read_text()
+    assert ran(["explain", str(log), "--mask", "--format", form, "-o", str(out)]) == 0
+    text = out.read_text()
+    assert told in text
+    assert "zqxv" not in text
+
+
+def test_a_secret_at_the_end_of_a_models_path_is_masked_all_the_same(tmp_path):
+    log, out = tmp_path / "server.log", tmp_path / "out"
+    log.write_text(LOG.read_text().replace("model_path='models/tiny-qwen3'", "model_path='/models/hf_AbCdEfGh12345678'"))
+    assert ran(["explain", str(log), "--mask", "-o", str(out)]) == 0
+    assert "AbCdEfGh" not in out.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import tomllib
 
@@ -249,3 +250,38 @@ def test_a_module_that_python_was_built_without_is_no_package_to_install():
     told = _missing(ModuleNotFoundError("No module named '_lzma'", name="_lzma"))
     assert "this Python was built without" in told
     assert "pip install" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied"), "cannot be read: you lack the permission; ask its owner"),
+        (OSError(40, "Too many levels of symbolic links"), "cannot be opened: Too many levels of symbolic links; give a file"),
+    ],
+)
+def test_a_log_that_cannot_be_opened_is_named_once_with_what_to_do(monkeypatch, capfd, error, said):
+    real = open
+
+    def refusing(path, *rest, **more):
+        if path == LOG:
+            raise error
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr("builtins.open", refusing)
+    with pytest.raises(SystemExit) as end:
+        main(["explain", LOG])
+    assert end.value.code == 2
+    told = capfd.readouterr().err
+    assert said in told
+    assert "Errno" not in told
+    assert told.count(LOG) == 1
+
+
+def test_a_binary_file_named_like_a_log_is_called_one(kvdiag, tmp_path):
+    draw = random.Random(1)
+    (tmp_path / "server.log").write_bytes(draw.randbytes(50_000))
+    done = kvdiag("explain", str(tmp_path / "server.log"))
+    assert done.returncode == 3
+    assert "this is no text: " in done.stderr
+    (tmp_path / "latin.log").write_bytes(b"a line\n" * 9 + b"stra\xdfe\n")
+    assert "no SGLang start-up or scheduler line in 10 lines" in kvdiag("explain", str(tmp_path / "latin.log")).stderr

@@ -76,8 +76,12 @@ def _open_raw(path: str) -> IO[bytes]:
         return open(path, "rb")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path (a glob must match at least one file)") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be opened: {error}") from None
+    except PermissionError:
+        raise InputError(f"{path}: cannot be read: you lack the permission; ask its owner, or copy it as one who may") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened: {error.strerror or error}; give a file that the server printed to") from None
+    except ValueError as error:
+        raise InputError(f"{path!r}: no path: {error}") from None
 
 
 def _peek(stream: IO[bytes]) -> bytes:

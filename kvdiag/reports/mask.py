@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from kvdiag.frozen import is_data, replace, values_of
+from kvdiag.gate.arguments import last_part
 from kvdiag.lines.personal import replaced
 from kvdiag.lines.unknown import Unknown
 from kvdiag.lines.wording import masked
@@ -13,6 +15,19 @@ from kvdiag.lines.wording import masked
 _Value = TypeVar("_Value")
 _SECRET = re.compile(r"(?:^|_)(?:api_key|password|token|secret)$")
 """Names of arguments whose text is a key, however it looks."""
+
+
+_MODELS = ("model_path", "speculative_draft_model_path")
+
+
+def _model_places(value: Any) -> Iterator[str]:
+    """Where the models of every start lie, by their arguments wherever these stand in a diagnosis."""
+    if isinstance(value, dict):
+        yield from (place for name in _MODELS if isinstance(place := value.get(name), str))
+    for each in value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else ():
+        yield from _model_places(each)
+    if is_data(value):
+        yield from _model_places(list(values_of(value).values()))
 
 
 class Mask:
@@ -36,8 +51,17 @@ class Mask:
         A report cuts and wraps texts and escapes what is in them, after which half a key looks like none: so what a
         report is made of is masked, not the report.
         """
+        for place in set(_model_places(value)):
+            self._name(place)
         masked: _Value = self._inside(value)
         return masked
+
+    def _name(self, place: str) -> None:
+        """Keeps the name at the end of a model's path behind the word for the path: no diagnosis is without its model."""
+        bare = place.rstrip("/")
+        if bare and replaced(bare, lambda kind, original: kind if original == bare else original) == "path":
+            named = f"{self._word('path', bare)}/{self(last_part(bare))}"
+            self._words[bare] = self._words[f"{bare}/"] = named
 
     def _inside(self, value: Any) -> Any:
         if isinstance(value, str):
