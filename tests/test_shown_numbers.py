@@ -93,3 +93,26 @@ def test_the_draft_s_checks_are_told_from_the_target_s():
     told = report(EAGLE / "server.log", EAGLE)
     assert "bytes_per_token of the draft: log implies 118..131 bytes" in told
     assert "memory_after_pool of the draft:" in told
+
+
+def test_memory_that_cannot_be_shared_out_says_why(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(
+        H100.read_text().replace("mem usage=15.01 GB", "mem usage=-0.16 GB").replace("avail mem=63.67", "avail mem=78.84")
+    )
+    assert "Memory: unknown, because free memory grew by 0.16 GiB while the weights were loaded (line 3)" in report(log)
+    log.write_text("".join(line for line in H100.read_text().splitlines(True) if "Load weight" not in line))
+    assert "Memory: unknown" not in report(log)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("0.5.22-qwen3-tp2-bind", "Below zero, or more than was free: free memory rose between two readings"),
+        ("0.5.9-qwen3-memfrac005-nocap", "unexplained -0.026..0.014 GiB . free at the end"),
+        ("0.5.9-qwen3-memfrac005-nocap", "too little for the digits of the log to tell from nothing"),
+    ],
+)
+def test_amounts_below_zero_have_both_ends_and_a_reason(name, told):
+    assert told in report(FIXTURES / "real" / name / "server.log")
+    assert "elow zero" not in report(KIMI)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
+from kvdiag.quantity.figures import memory
 from kvdiag.releases import parse_release
 from kvdiag.sizing.resolve import context_untold
 from kvdiag.starts import Number, Start
@@ -63,6 +64,17 @@ class Ledger:
 def ledgers_of(inputs: CheckInputs) -> tuple[Ledger, ...]:
     """A ledger for each rank whose free memory before loading is known."""
     return tuple(ledger for rank in inputs.start.ranks if (ledger := _ledger(inputs, rank)))
+
+
+def why_no_ledger(inputs: CheckInputs) -> str:
+    """Why no rank's memory can be shared out, in a clause; empty where one can be, or the log has no reading at all."""
+    if not inputs.readings or ledgers_of(inputs):
+        return ""
+    grown = [n for reading in inputs.readings if (n := grew_while_loading(inputs.start, reading.rank)) is not None]
+    if grown and grown[0].interval is not None:
+        amount = memory(-grown[0].interval)
+        return f"free memory grew by {amount} while the weights were loaded (line {grown[0].line}): something else gave it back"
+    return "no line states free memory before loading (the 'Load weight begin' lines)"
 
 
 def free_readings(start: Start, rank: str) -> list[Number]:

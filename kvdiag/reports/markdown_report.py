@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.quantity.ends import ends
 from kvdiag.reports.bound import bound, over_time
-from kvdiag.reports.memory_text import waterfall
+from kvdiag.reports.memory_text import memory_of
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
 from kvdiag.reports.workload_text import users
@@ -54,7 +54,7 @@ def _start(item: StartDiagnosis, before_findings: Iterable[str]) -> Iterator[str
     yield ""
     for sentence in users(item.workload) if item.workload else ():
         yield from (escaped(sentence), "")
-    yield from _folded("Memory", list(waterfall(item.memory, Paint(False, 90))))
+    yield from _folded("Memory", list(memory_of(item, Paint(False, 90))))
     yield from _chain(item.checks)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from kvdiag.checks.memory import Ledger, Part
+from kvdiag.checks import StartDiagnosis
+from kvdiag.checks.memory import Ledger, Part, why_no_ledger
 from kvdiag.quantity import Interval
+from kvdiag.quantity.ends import ends
 from kvdiag.quantity.figures import memory
+from kvdiag.reports.because import because
 from kvdiag.reports.paint import Paint
 
 _MARKS = {
@@ -38,6 +41,15 @@ _ROOM = 62
 """Columns that a row of the waterfall takes beside its bar."""
 
 
+def memory_of(item: StartDiagnosis, paint: Paint) -> Iterator[str]:
+    """The waterfall of a start, or why there is none; nothing for a log without any reading of free memory."""
+    yield from waterfall(item.memory, paint)
+    why = why_no_ledger(item.facts.inputs) if item.facts is not None and not item.memory else ""
+    if why:
+        yield ""
+        yield from paint.wrap(f"Memory: {because(why)}")
+
+
 def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     """The memory of the rank with the least head-room; other ranks differ by what the findings say."""
     if not ledgers:
@@ -54,10 +66,27 @@ def waterfall(ledgers: Sequence[Ledger], paint: Paint) -> Iterator[str]:
     yield "  " + "".join(_MARKS[part.part][0] * _cells(_middle(part.interval) / total, cells) for part in parts)
     before = ledger.total
     if ledger.context is not None:
-        yield f"    process groups (before that) {memory(ledger.context.interval)}"
+        yield f"    process groups (before that) {_amount(ledger.context.interval)}"
     for part in parts:
         yield _row(part, _name(part, ledger), before, total, max(0, min(_BAR, paint.width - _ROOM)))
         before = before - part.interval if part.part not in ("unexplained", "headroom") else before
+    yield from paint.wrap(_below_zero(ledger), "    ", dim=True)
+
+
+def _below_zero(ledger: Ledger) -> str:
+    """Why an amount is below zero, or may be; empty where none is."""
+    signed = [part for part in (*ledger.parts, ledger.context) if part is not None and part.interval.low < 0]
+    if any(part.interval.high < 0 for part in signed):
+        return (
+            "Below zero, or more than was free: free memory rose between two readings, because something gave some back (a CPU's "
+            "memory is the machine's)."
+        )
+    return "From below zero to above: too little for the digits of the log to tell from nothing." if signed else ""
+
+
+def _amount(interval: Interval) -> str:
+    """An amount of memory; both ends where one is below zero."""
+    return ends(interval) if interval.low < 0 else memory(interval)
 
 
 def _least_free(ledger: Ledger) -> Fraction:
@@ -83,7 +112,7 @@ def _row(part: Part, name: str, before: Interval, total: float, bar: int) -> str
     start = _cells(1 - _middle(before) / total, bar)
     length = _cells(_middle(part.interval) / total, bar)
     where = f" (line {', '.join(map(str, part.lines[:3]))})" if part.lines else ""
-    return f"  {mark} {name:<20} {memory(amount):>18}  {' ' * start}{mark * length}{where}".rstrip()
+    return f"  {mark} {name:<20} {_amount(amount):>18}  {' ' * start}{mark * length}{where}".rstrip()
 
 
 def _cells(share: float, width: int) -> int:

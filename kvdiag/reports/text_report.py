@@ -15,7 +15,7 @@ from kvdiag.quantity.figures import figure
 from kvdiag.reports.because import because
 from kvdiag.reports.bound import bound, over_time
 from kvdiag.reports.line_numbers import line_numbers
-from kvdiag.reports.memory_text import waterfall
+from kvdiag.reports.memory_text import memory_of, waterfall
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
 from kvdiag.reports.sides import sides
@@ -77,10 +77,12 @@ def _start(item: StartDiagnosis, paint: Paint, detail: Detail) -> Iterator[str]:
         yield from _evidence(item, paint)
         for ledger in item.memory:
             yield from waterfall([ledger], paint)
+        if not item.memory:
+            yield from memory_of(item, paint)
         yield from _numbers(item, paint)
         yield from _chain(item.checks, paint, whole=True)
     elif detail is Detail.USUAL:
-        yield from waterfall(item.memory, paint)
+        yield from memory_of(item, paint)
         yield from _chain(item.checks, paint, whole=False)
     yield from findings(item, paint)
     if item.workload is not None:
