@@ -309,3 +309,69 @@ def test_a_folder_without_a_logs_name_says_so(tmp_path):
     with pytest.raises(InputError, match=r"the one file in it has no log's name"):
         find_sources([str(tmp_path)])
     assert [source.url for source in find_sources([str(tmp_path / "notes.md")])] == [str(tmp_path / "notes.md")]
+
+
+def server(folder, name, *, release="0.5.9", capacity=100_000, free="94.04", cls="LlamaForCausalLM", **arguments):
+    """A log of a few lines of a server with these arguments."""
+    given = {"model_path": "models/x", "device": "cuda", "tp_size": 1, "mem_fraction_static": 0.88, **arguments}
+    (folder / name).mkdir()
+    (folder / name / "server.log").write_text(
+        f"[2026-01-01 10:00:00] server_args=ServerArgs({', '.join(f'{key}={value!r}' for key, value in given.items())})\n"
+        f"[2026-01-01 10:00:01] Load weight begin. avail mem={free} GB\n"
+        f"[2026-01-01 10:00:02] Load weight end. type={cls}, dtype=torch.bfloat16, avail mem=40.00 GB, mem usage=54.04 GB.\n"
+        f"[2026-01-01 10:00:03] max_total_num_tokens={capacity}, chunked_prefill_size=2048, max_prefill_tokens=16384, "
+        "max_running_requests=4, context_len=100\n"
+    )
+    found = summarise(find_sources([str(folder / name / "server.log")])[0])
+    return found | {"release_first": release, "release_last": release}
+
+
+def drift_table(summaries):
+    text = (
+        report.render(summaries, report.rows_of(summaries)).partition("## Capacity over releases")[2].partition("## Findings")[0]
+    )
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")][2:]
+
+
+def test_capacity_over_releases_compares_only_what_was_started_alike(tmp_path):
+    """Another fraction, cap or dtype moves the capacity: that is not the release's doing."""
+    summaries = [
+        server(tmp_path, "a"),
+        server(tmp_path, "b", release="0.5.22", capacity=90_000),
+        server(tmp_path, "c", release="0.5.22", capacity=70_000, mem_fraction_static=0.8),
+        server(tmp_path, "d", release="0.5.22", capacity=1_000, max_total_tokens=1_000),
+        server(tmp_path, "e", release="0.5.22", capacity=180_000, kv_cache_dtype="fp8_e4m3"),
+    ]
+    changes = {(row[3], row[4], row[5], row[6]): row[-1] for row in drift_table(summaries)}
+    assert changes == {
+        ("0.88", "-", "-", "0.5.9"): "-",
+        ("0.88", "-", "-", "0.5.22"): "-10,000",
+        ("0.8", "-", "-", "0.5.22"): "-",
+        ("0.88", "1000", "-", "0.5.22"): "-",
+        ("0.88", "-", "fp8\\_e4m3", "0.5.22"): "-",
+    }
+
+
+def test_a_model_is_the_same_by_whatever_path_and_another_of_another_class(tmp_path):
+    summaries = [
+        server(tmp_path, "a", model_path="/data/models/x"),
+        server(tmp_path, "b", model_path="models/x", release="0.5.22"),
+        server(tmp_path, "c", cls="Qwen3ForCausalLM", release="0.5.22"),
+    ]
+    assert [(row[0], row[-1]) for row in drift_table(summaries)] == [("x", "-"), ("x", "+0"), ("x", "-")]
+
+
+def test_memory_of_a_machine_is_no_card(tmp_path):
+    both = [
+        server(tmp_path, "a", device="cpu", free="16.11"),
+        server(tmp_path, "b", device="cpu", free="21.30", release="0.5.22"),
+    ]
+    assert {summary["card_gib"] for summary in both} == {None}
+    assert [row[-1] for row in drift_table(both)] == ["-", "+0"], "one machine read twice is one kind"
+    assert server(tmp_path, "c")["card_gib"] == 94
+
+
+def test_findings_are_named_by_their_titles(logs, tmp_path):
+    written(logs, tmp_path / "out")
+    table = (tmp_path / "out" / "report.md").read_text(encoding="utf-8").partition("## Findings")[2]
+    assert "The KV pool binds: requests wait while it is nearly full" in table

@@ -9,6 +9,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from kvdiag.fleet.activity import Activity
+from kvdiag.gate.arguments import last_part
 from kvdiag.reports.markdown_report import escaped
 from kvdiag.whole import whole
 
@@ -50,11 +51,15 @@ _PLAIN = {
     "url": "string",
     "error": "string",
     "model": "string",
+    "architecture": "string",
     "release_first": "string",
     "release_last": "string",
     "card_gib": "int64",
     "tp_size": "int64",
     "dp_size": "int64",
+    "mem_fraction_static": "double",
+    "max_total_tokens": "int64",
+    "kv_cache_dtype": "string",
     "starts": "int64",
     "lines": "int64",
     "bytes": "int64",
@@ -134,7 +139,11 @@ _UNLIKE = (
     f"Of at least {FEWEST_PEERS} servers with the same model, card and tp_size, those beyond the quartiles by more than one and "
     "a half times the distance between them (Tukey's fences).\n"
 )
-_DRIFT = "Median max_total_num_tokens of servers with the same model, card and tp_size.\n"
+_DRIFT = (
+    "Median max_total_num_tokens of servers with the same model, card and tp_size, started with the same --mem-fraction-static, "
+    "--max-total-tokens and --kv-cache-dtype: only what these leave is the release's. Models are told apart by the last part of "
+    "their name or path, cards by the memory free before loading (the machine's is none); - is what a log does not state.\n"
+)
 
 
 def _section(title: str, words: str, table: Iterator[list[Any]]) -> list[str]:
@@ -152,11 +161,14 @@ def _cell(value: Any) -> str:
         return "?"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return escaped(str(value)[:300])
-    return f"{value:,}"
+    return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _ranking(rows: list[Row]) -> Iterator[list[Any]]:
-    yield ["server", "wasted", "capacity", "waiting", "usage p50", "usage p95", "retractions", "findings"]
+    yield [
+        *("server", "wasted (tokens)", "capacity (tokens)", "lines with waiting"),
+        *("usage p50", "usage p95", "retractions", "findings"),
+    ]
     known = [row for row in rows if row["wasted_tokens"]]
     for row in sorted(known, key=lambda row: (-row["wasted_tokens"], row["url"]))[:RANKED]:
         names = (
@@ -169,17 +181,23 @@ def _ranking(rows: list[Row]) -> Iterator[list[Any]]:
             "retractions",
             "findings",
         )
-        yield [row[name] for name in names]
+        yield [_percent(row[name]) if name == "waiting_share" else row[name] for name in names]
 
 
-def _kind(row: Row) -> tuple[str, ...]:
-    return tuple(str(row[name]) for name in ("model", "card_gib", "tp_size"))
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.0%}"
 
 
-def _peers(rows: list[Row]) -> dict[tuple[str, ...], list[Row]]:
+def _kind(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
+    model = "-" if row["model"] is None else last_part(str(row["model"]))
+    return (model, *("-" if row.get(name) is None else str(row.get(name)) for name in names))
+
+
+def _peers(rows: list[Row], *more: str) -> dict[tuple[str, ...], list[Row]]:
+    """Servers of the same model (also by its class, where the log tells it), card and tp_size, and of the same `more`."""
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        groups[_kind(row)].append(row)
+        groups[_kind(row, ("architecture", "card_gib", "tp_size", *more))].append(row)
     return dict(sorted(groups.items()))
 
 
@@ -198,8 +216,9 @@ def _outliers(rows: list[Row]) -> Iterator[list[Any]]:
 
 
 def _drift(rows: list[Row]) -> Iterator[list[Any]]:
-    yield ["model", "card (GiB)", "tp", "releases", "servers", "median capacity", "against the one before"]
-    for kind, peers in _peers(rows).items():
+    head = ["model", "free before loading (GiB)", "tp", "fraction", "cap", "KV dtype"]
+    yield [*head, "releases", "servers", "median capacity (tokens)", "against the one before"]
+    for (model, _, *kind), peers in _peers(rows, "mem_fraction_static", "max_total_tokens", "kv_cache_dtype").items():
         by_release: dict[tuple[str, str], list[int]] = defaultdict(list)
         for row in peers:
             if row["max_total_num_tokens"] is not None and row["release_first"]:
@@ -209,7 +228,7 @@ def _drift(rows: list[Row]) -> Iterator[list[Any]]:
             middle = round(median(by_release[release]))
             change = "-" if before is None else f"{middle - before:+,}"
             span = release[0] if release[0] == release[1] else f"{release[0]}..{release[1]}"
-            yield [*kind, span, len(by_release[release]), middle, change]
+            yield [model, *kind, span, len(by_release[release]), middle, change]
             before = middle
 
 

@@ -39,7 +39,7 @@ def _read(path: str) -> dict[str, Any]:
     start = item.start
     capacity = _whole(start, "max_total_num_tokens")
     findings = Counter(finding.code for each in diagnosis.starts for finding in each.findings)
-    names = {rule.code: rule.name.replace("-", " ") for rule in rules()}
+    names = {rule.code: rule.name.replace("-", " ") if "{" in rule.title else rule.title for rule in rules()}
     titles = {finding.code: names.get(finding.code, finding.title) for each in diagnosis.starts for finding in each.findings}
     return {
         "lines": diagnosis.inputs[0].lines,
@@ -66,18 +66,26 @@ def wasted_tokens(capacity: int | None, activity: Activity) -> int | None:
 
 
 def _identity(item: StartDiagnosis) -> dict[str, Any]:
-    """Model, card (by the memory free before loading, in whole GiB) and parallel sizes: what makes servers peers."""
+    """Model, card (by the memory free before loading, in whole GiB) and parallel sizes, which make servers peers; and what sizes.
+
+    Without a GPU free memory is the machine's, which tells nothing of a card.
+    """
     start = item.start
     release = start.release
     arguments = start.server_args
-    free = start.first("pre_model_load_memory")
+    free, loaded = start.first("pre_model_load_memory"), start.first("architecture", role="target")
+    has_card = free is not None and arguments.get("device") not in ("cpu", "mps", "mlx")
     return {
         "model": arguments.get("served_model_name") or arguments.get("model_path"),
         "release_first": str(release.possible.first) if release and release.possible.first else None,
         "release_last": str(release.possible.last) if release and release.possible.last else None,
-        "card_gib": round(float(free.interval.low) / 2**30) if free is not None and free.interval is not None else None,
+        "architecture": loaded.value if loaded is not None else None,
+        "card_gib": round(float(free.interval.low) / 2**30) if has_card and free is not None and free.interval else None,
         "tp_size": arguments.get("tp_size"),
         "dp_size": arguments.get("dp_size"),
+        "mem_fraction_static": arguments.get("mem_fraction_static"),
+        "max_total_tokens": arguments.get("max_total_tokens"),
+        "kv_cache_dtype": arguments.get("kv_cache_dtype"),
     }
 
 
