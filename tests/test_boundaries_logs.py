@@ -99,7 +99,7 @@ def test_a_pool_sized_after_the_capture_of_graphs_is_not_held_to_the_budget(rele
         )
     found = checks_of(tmp_path, release, real, first + "\n" + after)
     assert found["max_total_num_tokens"].verdict == "unknown"
-    assert "after the capture of graphs" in found["max_total_num_tokens"].missing[0]
+    assert "the capture of graphs left sized the pool anew" in found["max_total_num_tokens"].missing[0]
     assert "kv_pool_bytes" not in found
     assert "disagree" not in {check.verdict for check in found.values()}
     allocated = first.replace("VA upper bound", "is allocated")
