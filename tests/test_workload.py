@@ -8,13 +8,25 @@ from hypothesis import strategies as st
 
 from kvdiag.checks.activity import activity_of
 from kvdiag.checks.binding import MOST_RESERVED, Bounds
+from kvdiag.checks.planning import LeverPlan
 from kvdiag.checks.samples import findings_in
-from kvdiag.checks.workload import Workload, estimate, in_force, longest_request, per_replica, plan, without_sharing
+from kvdiag.checks.workload import (
+    Workload,
+    estimate,
+    in_force,
+    longest_request,
+    per_replica,
+    plan,
+    reserve_ratios,
+    without_sharing,
+)
 from kvdiag.lines import read_records
 from kvdiag.outside.gpu import read_gpu
 from kvdiag.pipeline import explain, what_if
 from kvdiag.reading import Line
-from kvdiag.reports.workload_text import sentences
+from kvdiag.releases import parse_release
+from kvdiag.reports.text_report import render
+from kvdiag.reports.workload_text import lever_sentence, sentences
 from kvdiag.starts import assemble
 from tests.conftest import FIXTURES
 from tests.test_advice import ARGUMENTS, CAPACITY, DECODE, MEMORY
@@ -191,3 +203,28 @@ def test_dp_attention_takes_a_part_of_the_conservativeness_given(tmp_path):
         planned_by_whatif(log, workload, schedule_conservativeness=1.0).workload[1].admitted_at_opening
         == planned_by_whatif(H100, Workload(2000, 500, 300), schedule_conservativeness=0.3).workload[1].admitted_at_opening
     )
+
+
+def test_a_replica_s_plan_is_said_to_be_one_whether_or_not_it_was_asked_for(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(REAL.read_text().replace("dp_size=1", "dp_size=2"))
+    told = " ".join(render(explain([str(log)])).split())
+    assert "not given; for one of 2 data-parallel replicas)" in told
+    assert "Pool: 1,024 tokens on each of 2 data-parallel replicas." in told
+    assert "Full-length requests at once on each: none, the pool holds 25 % of one." in told
+    asked = " ".join(render(explain([str(log)], workload=Workload(100, 50, 200))).split())
+    assert "Of the 100 that come to this replica at once" in asked
+
+
+def test_no_more_full_length_requests_than_the_cap_lets_run():
+    told = " ".join(render(explain([str(FIXTURES / "real" / "0.5.9-llama-gqa-eagle-start" / "server.log")])).split())
+    assert "Full-length requests at once: 8, by max_running_requests (the pool holds 420)." in told
+
+
+def test_a_lever_is_told_by_what_it_changes_only():
+    now = plan(Workload(2000, 500, 300), 411_994, ratios=reserve_ratios([parse_release("0.5.9")], 1.0))
+    other = plan(Workload(2000, 500, 300), 411_994, ratios=reserve_ratios([parse_release("0.5.9")], 0.7))
+    said = lever_sentence(LeverPlan({"schedule_conservativeness": 0.7}, other, other), now)
+    assert "run at the opening reserve instead of" in said
+    assert "held at full length" not in said
+    assert lever_sentence(LeverPlan({"page_size": 2}, now, now), now) == "--page-size 2: nothing changes."

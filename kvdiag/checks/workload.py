@@ -167,9 +167,10 @@ def _pages(tokens: int, page: int) -> int:
 
 def per_replica(workload: Workload, replicas: int) -> Workload:
     """The share of one of `replicas` data-parallel replicas: the fullest has its share rounded up."""
-    if workload.concurrency is None or replicas <= 1:
+    if replicas <= 1:
         return workload
-    return replace(workload, concurrency=-(-workload.concurrency // replicas), replicas=replicas)
+    share = None if workload.concurrency is None else -(-workload.concurrency // replicas)
+    return replace(workload, concurrency=share, replicas=replicas)
 
 
 def without_sharing(workload: Workload, is_off: bool) -> Workload:

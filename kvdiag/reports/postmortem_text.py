@@ -8,6 +8,7 @@ from kvdiag.postmortem import Phase, Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import text_report
 from kvdiag.reports.bound import WORDS
+from kvdiag.reports.limits_text import limits
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.text_report import Detail
 
@@ -28,7 +29,7 @@ def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False, de
         lines += ["", "-" * min(width, 60), ""] if index else []
         lines += text_report.heading(item, paint, index, len(starts))
         lines += paint.wrap(text_report.drafts(item))
-        lines += paint.wrap(text_report.limits(item), "  ")
+        lines += paint.wrap(limits(item), "  ")
         lines += ["", paint.bold("What happened over time")]
         lines += _review(review, paint) if review else ["  no scheduler line"]
         if detail is not Detail.VERBOSE:

@@ -13,7 +13,7 @@ from kvdiag.quantity import Interval
 from kvdiag.quantity.ends import ends
 from kvdiag.quantity.figures import figure
 from kvdiag.reports.because import because
-from kvdiag.reports.bound import bound, over_time
+from kvdiag.reports.limits_text import limits
 from kvdiag.reports.line_numbers import line_numbers
 from kvdiag.reports.memory_text import memory_of, waterfall
 from kvdiag.reports.paint import Paint
@@ -231,26 +231,6 @@ def _filled(check: Check) -> str:
         return found[0] if value is None else f"{found[0]} {_value(value)}"
 
     return re.sub(rf"(?<!\w)(?:{names})(?!\w)", with_value, check.formula)
-
-
-def limits(item: StartDiagnosis) -> str:
-    """What bounds the server, at start-up and by the scheduler lines."""
-    found = item.limits
-    if found is None:
-        return "unknown"
-    told = over_time(found.over_time)
-    if found.max_total_num_tokens is None:
-        return f"unknown, because {found.why}. {told}".rstrip(". ") + ("." if told else "")
-    when = "At start-up " if item.start.first("max_total_num_tokens") else ""
-    parts = [f"{when}{found.binding}: {found.why}." if found.why else f"{found.binding}."]
-    parts += [told] if told else []
-    parts.append(f"Pool: {bound(found.max_total_num_tokens)} tokens.")
-    if found.largest_request_tokens is not None:
-        most = "" if item.facts and item.facts.context else "at most "
-        parts.append(f"Longest request: {most}{bound(found.largest_request_tokens)} tokens.")
-    if found.full_length_requests is not None:
-        parts.append(f"Full-length requests at once: {bound(found.full_length_requests)}.")
-    return " ".join(parts)
 
 
 def footer(diagnosis: Diagnosis, paint: Paint, detail: Detail = Detail.USUAL) -> Iterator[str]:

@@ -9,11 +9,10 @@ from kvdiag.checks.workload import Plan, Workload
 def sentences(workload: Workload, plan: Plan) -> str:
     """The plan of one replica in words; an estimated workload is said to be one."""
     shared = f" ({workload.shared_prefix:,} of them shared by all)" if workload.shared_prefix else ""
-    origin = f" (estimated from {workload.estimated}, not given)" if workload.estimated else ""
-    who = f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens{origin}"
+    who = f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens"
     if plan.answer == 0:
         why = "the prompt is longer than the longest it takes (the smaller of context and pool, less six tokens)"
-        return f"{who}: the server refuses them, because {why}."
+        return f"{who}{_apart(workload, plan)}: the server refuses them, because {why}."
     parts = [
         f"{who}{_apart(workload, plan)}:",
         f"the pool of {plan.tokens:,} tokens holds {plan.holds:,} of them at full length.",
@@ -28,9 +27,9 @@ def sentences(workload: Workload, plan: Plan) -> str:
     if plan.capped_by is not None:
         parts.append(f"max_running_requests {plan.capped_by:,} is reached first.")
     if plan.waits:
-        parts.append(f"Of {workload.concurrency:,} at once {plan.waits:,} wait.")
+        parts.append(f"Of {_share(workload)} at once {plan.waits:,} wait.")
     elif plan.waits == 0:
-        parts.append(f"All {workload.concurrency:,} run at once.")
+        parts.append(f"All {_share(workload)} run at once.")
     if plan.retracts_after is not None:
         written = max(0, plan.retracts_after)
         parts.append(
@@ -39,10 +38,16 @@ def sentences(workload: Workload, plan: Plan) -> str:
     return " ".join(parts)
 
 
+def _share(workload: Workload) -> str:
+    """How many come at once, as a replica's share of all where there are several."""
+    told = f"{workload.concurrency:,}"
+    return f"the {told} that come to this replica" if workload.replicas > 1 else told
+
+
 def _apart(workload: Workload, plan: Plan) -> str:
-    """What is otherwise than asked for: a shorter answer, no sharing, one replica of several."""
-    told = []
-    if plan.answer < workload.output:
+    """Where the workload is from, and what is otherwise than asked for: a shorter answer, no sharing, one replica of several."""
+    told = [f"estimated from {workload.estimated}, not given"] if workload.estimated else []
+    if 0 < plan.answer < workload.output:
         told.append(f"answers are cut at {plan.answer:,} tokens, because prompt and answer together must fit context and pool")
     if workload.unshared:
         told.append(f"the prefix cache is off, so that the {workload.unshared:,} common tokens are held by each of them")
@@ -58,21 +63,27 @@ def users(planned: Planned) -> list[str]:
 
 
 def lever_sentence(lever: LeverPlan, now: Plan) -> str:
-    """What one change does to the workload, beside what holds now."""
+    """What one change does to the workload, beside what holds now: only what it changes."""
     changes = ", ".join(_spelled(name, value) for name, value in lever.change.items())
-    parts = [f"{_between(lever.least.holds, lever.most.holds)} held at full length instead of {now.holds:,}"]
-    if now.admitted_at_lowest is not None and now.admitted_at_opening is not None:
-        opening = _between(lever.least.admitted_at_opening, lever.most.admitted_at_opening)
-        lowest = _between(lever.least.admitted_at_lowest, lever.most.admitted_at_lowest)
-        parts.append(f"{opening} run at the opening reserve instead of {now.admitted_at_opening:,}")
-        parts.append(f"{lowest} at the lowest instead of {now.admitted_at_lowest:,}")
-    if now.waits or lever.least.waits:
-        parts.append(f"{_between(lever.most.waits, lever.least.waits)} wait instead of {now.waits:,}")
-    if lever.least.retracts_after is not None:
-        parts.append(f"retraction from {max(0, lever.least.retracts_after):,} written tokens each")
+    least, most = lever.least, lever.most
+    figures = (
+        (least.holds, most.holds, now.holds, "held at full length"),
+        (least.admitted_at_opening, most.admitted_at_opening, now.admitted_at_opening, "run at the opening reserve"),
+        (least.admitted_at_lowest, most.admitted_at_lowest, now.admitted_at_lowest, "run at the lowest"),
+        (most.waits, least.waits, now.waits, "wait"),
+    )
+    parts = [
+        f"{_between(low, high)} {words} instead of {was:,}"
+        for low, high, was, words in figures
+        if was is not None and (low, high) != (was, was)
+    ]
+    if least.retracts_after == now.retracts_after:
+        pass
+    elif least.retracts_after is not None:
+        parts.append(f"retraction from {max(0, least.retracts_after):,} written tokens each")
     elif now.retracts_after is not None:
         parts.append("no retraction")
-    return f"{changes}: {', '.join(parts)}."
+    return f"{changes}: {', '.join(parts) or 'nothing changes'}."
 
 
 def _spelled(name: str, value: object) -> str:
