@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,38 @@ def test_text_of_a_log_has_no_meaning_in_markdown(text):
     shown = escaped(text)
     assert "\n" not in shown
     assert "<" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("max_total_num_tokens is min(a, b) of tiny-qwen3!", None),
+        ("0.88 of 21.71 GiB", None),
+        ("--mem-fraction-static 0.9", None),
+        ("#tokens: 5 of #12", "#tokens: 5 of \\#12"),
+        ("*a* _b_ [c](d) `e` ~f~ |g|", "\\*a\\* \\_b\\_ \\[c\\](d) \\`e\\` \\~f\\~ \\|g\\|"),
+        ("- a list", "\\- a list"),
+        ("1. a list", "1\\. a list"),
+        ("# a head", "\\# a head"),
+        ("---", "\\---"),
+        ("<b> @anna", "&#60;b&#62; &#64;anna"),
+    ],
+)
+def test_only_what_markdown_reads_as_more_than_text_is_escaped(text, told):
+    assert escaped(text) == (text if told is None else told)
+
+
+def test_the_table_of_numbers_has_ranks_lines_roles_and_reasons():
+    eagle = Path(KIMI).parents[2] / "real" / "0.5.9-llama-gqa-eagle-start"
+    rows = [
+        line for line in render(kvdiag.explain(str(eagle / "server.log"), config=str(eagle))).splitlines() if line[:2] == "| "
+    ]
+    assert "| bytes_per_token |  | implied: 505..518 bytes | 512 bytes | agree | 45 |" in rows
+    (draft,) = (row for row in rows if row.startswith("| kv_pool_bytes of the draft |"))
+    assert "unknown, because the draft model's config is not known" in draft
+    assert draft.endswith("| 54 |")
+    ranks = render(kvdiag.explain(str(KIMI)))
+    assert "| kv_pool_bytes | TP0 and 7 more |" in ranks
 
 
 def test_markdown_holds_the_findings_and_folds_the_rest():

@@ -8,7 +8,10 @@ import pytest
 
 from kvdiag import rulebook
 from kvdiag.checks.diagnose import diagnose
+from kvdiag.checks.samples import findings_in
+from kvdiag.gate.linedrift import _quoted
 from kvdiag.lines import read_records
+from kvdiag.lines.wording import LONGEST
 from kvdiag.pipeline import what_if
 from kvdiag.reading import Line
 from kvdiag.releases import parse_release
@@ -72,3 +75,30 @@ def test_what_whatif_cannot_predict_is_told_in_a_clause():
         for prediction in what_if(str(log), changes, release="0.5.9"):
             for reason in prediction.missing:
                 assert reason.startswith("the server") or is_clause(reason), reason
+
+
+def exception_told(text):
+    log = "\n".join(
+        [
+            "[2026-01-05 10:00:00] server_args=ServerArgs(model_path='/models/x', tp_size=1, pp_size=1, device='cuda')",
+            "[2026-01-05 10:00:09] Scheduler hit an exception: Traceback (most recent call last):",
+            '  File "/site-packages/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process',
+            text,
+            "",
+            "[2026-01-05 10:00:09] Received sigquit from a child process. It usually means the child failed.",
+        ]
+    )
+    (message,) = [finding.message for finding in findings_in(log) if finding.code == "KV001"]
+    return message.partition("The exception is: ")[2]
+
+
+def test_an_exception_is_quoted_to_its_end_with_one_full_stop():
+    long = "AssertionError: it is not set. " + "If you need more of them than there are, please set " * 5 + "them for each rank."
+    assert exception_told(long).startswith(long)
+    assert ".." not in exception_told(long)
+    assert exception_told("RuntimeError: 0 active drivers. There should only be one.").endswith("only be one.")
+
+
+def test_a_wording_that_was_cut_shows_it_and_ends_between_words():
+    assert _quoted("short") == "'short'"
+    assert _quoted(("word " * 60)[: LONGEST - 2] + "xy").endswith(" ...'")

@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 
 from kvdiag.gate.model import Drift, Shape, Snapshot
 from kvdiag.gate.words import releases_differ
+from kvdiag.lines.wording import LONGEST
 
 ACCIDENTS = frozenset({"crash", "leak", "watchdog", "oom-detail", "graph-failed", "hicache-host-oom"})
 """Families whose first appearance is a failure, under whatever load."""
@@ -98,8 +99,13 @@ def _changed(old: Shape, new: Shape, differ: bool) -> Drift:
     elif read:
         reason = f"both are lines of {old.family}, in another variant" + (", and the release is another" if differ else "")
         level = "warning" if differ else "error"
-    said = f"a line changed: {old.text!r} -> {new.text!r}"
+    said = f"a line changed: {_quoted(old.text)} -> {_quoted(new.text)}"
     return Drift("KD143", level, old.family or "line", said, reason, old.text, new.text, (), None, (old.line,), (new.line,))
+
+
+def _quoted(text: str) -> str:
+    """A wording in quotation marks; one that was cut where wordings are ends between words and shows it."""
+    return repr(text if len(text) < LONGEST else text.rpartition(" ")[0] + " ...")
 
 
 def _vanished(shape: Shape, after: Snapshot, cut: bool, differ: bool) -> Drift:
@@ -112,13 +118,13 @@ def _vanished(shape: Shape, after: Snapshot, cut: bool, differ: bool) -> Drift:
         reason = f"this wording is gone; the log still has lines of {shape.family} in another"
     elif differ:
         reason = "the release is another"
-    said = f"a line vanished: {shape.text!r}"
+    said = f"a line vanished: {_quoted(shape.text)}"
     return Drift("KD141", level, shape.family or "line", said, reason, shape.text, None, (), None, (shape.line,), (), root)
 
 
 def _new(shape: Shape) -> Drift:
     reason = f"a line of {shape.family}" if shape.family else "no rule knows it"
-    said = f"a new line: {shape.text!r}"
+    said = f"a new line: {_quoted(shape.text)}"
     return Drift("KD142", "warning", shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
 
 
@@ -131,7 +137,7 @@ def _failure(shape: Shape, after: Snapshot, differ: bool) -> Drift:
         level, reason = "warning", "the server calls it a warning"
     elif shape.family is None and differ and after.ready:
         level, reason = "warning", "the release is another, and the server came up with it"
-    said = f"a new line that reads like a failure: {shape.text!r}"
+    said = f"a new line that reads like a failure: {_quoted(shape.text)}"
     return Drift("KD144", level, shape.family or "line", said, reason, None, shape.text, lines=(shape.line,))
 
 

@@ -6,14 +6,25 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
-from kvdiag.quantity.ends import ends
+from kvdiag.checks.inputs import NO_CONFIG
+from kvdiag.reports.because import because
 from kvdiag.reports.bound import bound, over_time
+from kvdiag.reports.line_numbers import line_numbers
 from kvdiag.reports.memory_text import memory_of
 from kvdiag.reports.paint import Paint
 from kvdiag.reports.safe import safe
+from kvdiag.reports.sides import sides
 from kvdiag.reports.workload_text import users
 
-_ACTIVE = re.compile(r"([\\`*_{}\[\]<>()#!|~@])")
+_LINES = 8
+"""Line numbers that a row of the table has at most."""
+_RANKS = 4
+"""Ranks that a row names one by one."""
+_NO_CONFIG = "the model's config is not known (--config PATH)"
+_ACTIVE = re.compile(
+    r"[\\`*\[\]<>|~@]|(?<!\w)_|_(?!\w)|#(?![^\W\d])|!(?=\[)|^[+-](?=\s|$)|^[=-](?=[=\s-]*$)|(?:(?<=^\d)|(?<=^\d\d))[.)](?=\s|$)"
+)
+"""What Markdown reads as more than text: emphasis, code, links, tags, tables, mentions, issues, and marks that begin a block."""
 
 
 def escaped(text: str) -> str:
@@ -66,14 +77,25 @@ def _folded(title: str, lines: list[str]) -> Iterator[str]:
 
 
 def _chain(checks: list[Check]) -> Iterator[str]:
+    """The checks as a table; ranks that say the same stand in one row."""
     if not checks:
         return
-    yield from ("<details><summary>", "Numbers", "</summary>", "", "| number | log | recomputed | verdict |", "|---|---|---|---|")
-    seen = set()
+    head = ("| number | rank | log | recomputed | verdict | lines |", "|---|---|---|---|---|---|")
+    yield from ("<details><summary>", "Numbers", "</summary>", "", *head)
+    alike: dict[tuple[str, ...], list[Check]] = {}
     for check in checks:
-        row = (check.name, check.observed, check.recomputed, check.verdict)
-        if row not in seen:
-            seen.add(row)
-            values = [ends(value) if value else "" for value in (check.observed, check.recomputed)]
-            yield f"| {escaped(check.name)} | {escaped(values[0])} | {escaped(values[1])} | {check.verdict} |"
+        observed, recomputed = sides(check.verdict, check.observed, check.recomputed)
+        name = check.name + (" of the draft" if check.role == "draft" else "")
+        seen = f"implied: {observed}" if observed and check.implied else observed
+        why = "; ".join(because(_NO_CONFIG if reason == NO_CONFIG else reason) for reason in check.missing)
+        alike.setdefault((name, seen, recomputed, why or check.verdict), []).append(check)
+    for (name, seen, recomputed, verdict), found in alike.items():
+        cells = (name, _ranks(found), seen, recomputed, verdict, line_numbers(found[0].lines, _LINES))
+        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
     yield from ("", "</details>", "")
+
+
+def _ranks(found: list[Check]) -> str:
+    """The ranks of checks that say the same; of many the first and how many more."""
+    ranks = list(dict.fromkeys(check.rank for check in found if check.rank))
+    return ", ".join(ranks) if len(ranks) <= _RANKS else f"{ranks[0]} and {len(ranks) - 1} more"

@@ -24,7 +24,7 @@ _OTHERS = re.compile("Process [0-9]{1,9} has " + _SIZE + " memory in use")
 _UNALLOCATED = _SIZE + " is reserved by PyTorch but unallocated"
 _FRAMES = 6
 """Lines within which the frame that asks for memory stands before the allocator's text."""
-_LONGEST = 200
+_LONGEST = 600
 """Characters of an exception that a finding quotes."""
 _ENTRY_BYTES = 4
 """The request table holds int32 (``ReqToTokenPool``)."""
@@ -112,8 +112,11 @@ def _named(events: list[Event]) -> str | None:
 
 
 def _short(text: str) -> str:
-    """An exception's text that fits into a sentence, cut between words where it is long."""
-    text = text.strip()
+    """An exception's text that fits into a sentence: without its own full stop, cut between words where it is very long.
+
+    What to do often stands at the end of it.
+    """
+    text = text.strip().rstrip(".")
     return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " [...]"
 
 
