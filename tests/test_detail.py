@@ -93,3 +93,23 @@ def test_a_workload_that_is_none_is_refused_by_each_command(kvdiag, command):
     done = kvdiag(command, *more[command], "--workload", "prompt=2")
     assert done.returncode == 2
     assert "--workload" in done.stderr
+
+
+def test_several_rules_are_shown_at_once_as_the_report_s_last_line_says(kvdiag):
+    line = " ".join(kvdiag("explain", str(KIMI)).stdout.splitlines()[-2:])
+    codes = re.findall(r"KV\d+", line)
+    assert len(codes) > 3
+    shown = kvdiag("rules", "show", *codes).stdout
+    assert all(re.search(rf"^# {code}\b", shown, re.M) for code in codes)
+
+
+def test_why_the_longest_request_is_less_than_the_pool_is_said_beside_it(kvdiag):
+    said = " ".join(kvdiag("explain", str(KIMI)).stdout.split())
+    assert "No request longer than 116,165 tokens can run (the pool less the 6 that a request must leave)" in said
+
+
+def test_nobody_is_told_to_use_fewer_gpus_on_a_cpu(kvdiag):
+    log = ROOT / "fixtures" / "real" / "0.5.23-qwen3-memfrac005-nocap" / "server.log"
+    said = " ".join(kvdiag("explain", str(log)).stdout.split())
+    assert "send more." in said
+    assert "GPUs" not in said.partition("Findings")[2]

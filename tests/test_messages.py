@@ -155,7 +155,7 @@ def test_a_usage_error_says_in_two_lines_what_would_be_right(arguments, says, ca
     [
         (["whatif", LOG, "--dp-size", "0"], "--dp-size 0: a size of parallelism is at least 1"),
         (["explain", LOG, "--workload", "promt=3"], "there is no 'promt'; give prompt=N,output=N,"),
-        (["explain", LOG, "--workload", "prompt=x"], "'prompt=x' has no whole number"),
+        (["explain", LOG, "--workload", "prompt=-1,output=2"], "'prompt=-1' has no whole number from 0 on"),
         (["explain", LOG, "-o", "no/such/folder/a.txt"], "there is no folder"),
         (["timeline", LOG, "-o", "no/such/folder/a.csv"], "there is no folder"),
         (["check", LOG, "--select", "KVnope"], "no diagnostic or finding begins with 'KVNOPE'"),

@@ -87,7 +87,9 @@ def parse_workload(text: str) -> Workload:
         if key not in _KEYS:
             raise InputError(f"--workload: there is no {key!r}; give {'=N,'.join(_KEYS)}=N, the last two where known")
         if not value.isascii() or not value.isdigit() or len(value) > 13 or int(value) > _MOST:
-            raise InputError(f"--workload: {part.strip()!r} has no whole number; give one, as in prompt=2000,output=500")
+            raise InputError(
+                f"--workload: {part.strip()!r} has no whole number from 0 on; give one, as in prompt=2000,output=500"
+            )
         given[key] = int(value)
     if not given.get("prompt") or not given.get("output"):
         raise InputError("--workload: needs prompt=N and output=N, both above zero")

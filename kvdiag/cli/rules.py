@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag rules``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="every rule with its title (what happens without an action)")
-    show = actions.add_parser("show", help="the documentation of a rule")
-    show.add_argument("code", metavar="CODE", help="a code, or the name of a family of lines such as kv-alloc")
+    show = actions.add_parser("show", help="the documentation of one rule or several")
+    show.add_argument("codes", nargs="+", metavar="CODE", help="a code, or the name of a family of lines such as kv-alloc")
     test = actions.add_parser("test", help="run the samples embedded in the rules")
     test.add_argument(
         "folder", nargs="?", metavar="DIR", help="a folder of your own rules, tested together with the shipped ones"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Lists, shows or tests rules; a sample that fails is exit code 1."""
     if arguments.action == "show":
-        deliver(_show(arguments.code) + "\n", None)
+        deliver("\n\n".join(_show(code).rstrip("\n") for code in arguments.codes) + "\n", None)
         return ExitCode.DONE
     if arguments.action == "test":
         return _test(arguments.folder)

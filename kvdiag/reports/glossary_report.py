@@ -71,7 +71,10 @@ def _meanings(entry: Entry, paint: Paint, unit: str) -> Iterator[str]:
         shown = f"{UNITS.get(named, named)}: " if named else ""
         yield from paint.wrap(f"{shown}{meaning.meaning}{when}", "    ")
     if len(entry.meanings) > 1:
-        yield from paint.wrap("The meaning changed between releases: the number is comparable only within one.", "    ")
+        yield from paint.wrap(
+            "The meaning changed between releases: the number is comparable only within one (--release X tells that of one).",
+            "    ",
+        )
 
 
 UNITS = {"GiB": "GiB, printed as GB (2^30 bytes)", "GB10": "GB of 10^9 bytes", "percent": "per cent"}

@@ -23,6 +23,12 @@ from kvdiag.reports.workload_text import users
 from kvdiag.starts import Start
 
 MARKS = {"agree": "ok", "disagree": "NO", "unknown": "?"}
+_FOUND = {
+    "config": "config given",
+    "log": "config at the log's path",
+    "cache": "config in the Hugging Face cache",
+    "catalogue": "config from the catalogue",
+}
 MOST_STEPS = 4
 """Statements of the source shown at a check; the JSON has them all."""
 _COLOURS = {"agree": "green", "disagree": "red", "unknown": "yellow", "error": "red", "warning": "yellow", "note": "cyan"}
@@ -165,7 +171,7 @@ def _model_line(item: StartDiagnosis) -> str:
     geometry = item.geometry
     if geometry is None:
         return f"Model: {item.unsized}"
-    found = f"config from {item.config.found_in}: {safe(item.config.place)}" if item.config else ""
+    found = f"{_FOUND[item.config.found_in]}: {safe(item.config.place)}" if item.config else ""
     if geometry.attention == "mla":
         shape = f"latent {geometry.kv_lora_rank} + rope {geometry.qk_rope_head_dim}"
     else:
@@ -245,7 +251,7 @@ def footer(diagnosis: Diagnosis, paint: Paint, detail: Detail = Detail.USUAL) ->
             yield paint.dim(f"  line {each.line}{times}: {safe(each.text, 200)}")
     codes = [finding.code for item in diagnosis.starts for finding in item.findings]
     if codes:
-        yield paint.dim(f"kvdiag rules show {codes[0]} tells more of a finding, for each code.")
+        yield from paint.wrap(f"kvdiag rules show {' '.join(dict.fromkeys(codes))} tells more of them.", dim=True)
 
 
 def _counts(diagnosis: Diagnosis) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from kvdiag.checks.facts import Facts, event_lines
 from kvdiag.checks.findings import Hit
 from kvdiag.checks.levers import most_fraction, with_fp8
+from kvdiag.checks.limits import MARGIN
 from kvdiag.checks.predicates.startup import pool_below_context_line
 from kvdiag.quantity import Interval
 
@@ -21,6 +22,12 @@ def largest_request(facts: Facts) -> Interval | None:
     return Interval.of(found, unit="tokens") if found is not None else None
 
 
+def _kept(tokens: Interval, largest: Interval | None) -> int | None:
+    """Tokens of the pool that a request must leave, where the pool and not its window part sets the longest request."""
+    kept = int(tokens.low - largest.low) if largest is not None and tokens.is_exact and largest.is_exact else 0
+    return kept if 0 < kept <= MARGIN else None
+
+
 def below_context(facts: Facts, at: At) -> Iterator[Hit]:
     """One request of the full context length cannot fit the pool."""
     tokens, context, event = facts.pool_tokens, facts.context, pool_below_context_line(facts)
@@ -28,11 +35,13 @@ def below_context(facts: Facts, at: At) -> Iterator[Hit]:
         return
     capacity = facts.number("max_total_num_tokens") or facts.number("pool_tokens")
     needed = facts.cell * context if facts.cell is not None else None
+    largest = largest_request(facts)
     lines = facts.lines(capacity, facts.number("context_len")) + (event_lines([event]) if event else ())
     values = {
         "tokens": tokens,
         "context": context,
-        "largest": largest_request(facts),
+        "largest": largest,
+        "kept": _kept(tokens, largest),
         "share": tokens / context,
         "needed": needed.with_unit("bytes") if needed else None,
     }
@@ -148,7 +157,6 @@ def user_cap(facts: Facts, at: At) -> Iterator[Hit]:
         "cap": cap if apart else None,
         "split": "" if apart and cap < facts.tokens else None,
         "profiled": larger,
-        "share": 1 - facts.tokens / larger if larger else None,
         "rounded": rounded,
         "page": page if rounded else None,
         "free": free,

@@ -220,7 +220,13 @@ def arrivals_bound(facts: Facts, at: At) -> Iterator[Hit]:
     usages = [b.usage.high for b in decode if b.usage is not None]
     if not usages or max(usages) >= at["usage"]:
         return
-    values = {"lines": len(decode), "running": max(b.running or 0 for b in decode), "usage": float(max(usages)), "cap": facts.cap}
+    values = {
+        "lines": len(decode),
+        "running": max(b.running or 0 for b in decode),
+        "usage": float(max(usages)),
+        "cap": facts.cap,
+        "fewer": "" if facts.inputs.on_shared_memory else ", or use fewer or smaller GPUs",
+    }
     yield Hit((decode[0].line, decode[-1].line), values)
 
 
