@@ -89,7 +89,7 @@ def test_a_cap_that_sglang_sets_itself_is_told_with_its_reason(kvdiag):
 
 def test_stages_that_differ_are_told_by_kind(kvdiag):
     args = ("size", "--model", "Qwen/Qwen3-8B", "--release", "0.5.9", "--pp-size", "5")
-    assert "4 of 7 layers with 28,672 bytes, 1 of 8 layers with 32,768 bytes" in kvdiag(*args).stdout
+    assert "4 of 7 layers with 28,672 bytes, 1 of 8 layers with 32,768 bytes" in " ".join(kvdiag(*args).stdout.split())
 
 
 def test_a_model_of_the_catalogue_is_sized_from_python():
@@ -285,3 +285,10 @@ def test_a_binary_file_named_like_a_log_is_called_one(kvdiag, tmp_path):
     assert "this is no text: " in done.stderr
     (tmp_path / "latin.log").write_bytes(b"a line\n" * 9 + b"stra\xdfe\n")
     assert "no SGLang start-up or scheduler line in 10 lines" in kvdiag("explain", str(tmp_path / "latin.log")).stderr
+
+
+def test_a_sizing_s_sentences_keep_to_the_width_of_explain_s(kvdiag):
+    asked = ["--model", "Qwen/Qwen3-32B", "--release", "0.5.22", "--gpu", "H100", "--tp", "2", "--total", "78.5", "--avail", "48"]
+    told = kvdiag("size", *asked, "--max-total-tokens", "20000", "--workload", "prompt=2000,output=500,concurrency=200").stdout
+    assert "note: " in told
+    assert max(map(len, told.splitlines())) <= 100

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kvdiag.cli.arguments import add_draft, add_environment, add_workload, asked_workload
-from kvdiag.cli.output import deliver
+from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         deliver(json.dumps(found | told, indent=1) + "\n", arguments.output)
     else:
-        deliver(render_text(found) + sentence, arguments.output)
+        deliver(render_text(found, sentence, terminal(arguments.output)["width"]), arguments.output)
     return ExitCode.DONE
 
 
@@ -76,7 +76,7 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
     if workload is None:
         return {}, ""
     if sizing.max_total_num_tokens is None:
-        return {"workload": None}, "workload: unknown, because the capacity is (give --avail and --total)\n"
+        return {"workload": None}, "workload: unknown, because the capacity is"
     replicas = int(given.get("dp_size") or given.get("dp") or 1)
     told = without_sharing(per_replica(workload, replicas), bool(given.get("disable_radix_cache")))
     conservativeness = in_force(given.get("schedule_conservativeness", 1.0), replicas > 1 and "enable_dp_attention" in given)
@@ -84,7 +84,7 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
     tokens, cap = sizing.max_total_num_tokens, sizing.max_running_requests
     longest = longest_request(tokens, sizing.context_len)
     found = plan(told, tokens, page=sizing.page_size, cap=cap, ratios=ratios, longest=longest)
-    return {"workload": told.to_dict() | {"plan": found.to_dict()}}, f"\n{sentences(told, found)}\n"
+    return {"workload": told.to_dict() | {"plan": found.to_dict()}}, sentences(told, found)
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

@@ -66,7 +66,8 @@ def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         said = change_of(name, old, new) if not (isinstance(old, dict) and isinstance(new, dict)) else _leaves(name, old, new)
         yield Drift("KD121", level, name, said, reason, shown(old), shown(new), (), None, *lines, noise=noise)
     if one_sided:
-        said = f"{len(one_sided)} arguments that only one of the two releases has: {', '.join(one_sided)}"
+        counted = "1 argument" if len(one_sided) == 1 else f"{len(one_sided)} arguments"
+        said = f"{counted} that only one of the two releases has: {', '.join(one_sided)}"
         yield Drift("KD122", "note", "arguments", said, follows="KD123", baseline_lines=lines[0], lines=lines[1])
 
 

@@ -34,7 +34,8 @@ def over_time(told: dict[str, Any] | None) -> str:
     if not told:
         return ""
     shares = ", ".join(f"{WORDS.get(name, name)} {figure(share * 100, 0)} %" for name, share in told["shares"].items())
-    return f"While serving ({told['lines']:,} {told['kind']} lines): {shares}."
+    lines = "line" if told["lines"] == 1 else "lines"
+    return f"While serving ({told['lines']:,} {told['kind']} {lines}): {shares}."
 
 
 def _figure(number: float) -> str:

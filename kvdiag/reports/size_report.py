@@ -7,6 +7,7 @@ from typing import Any
 
 from kvdiag.quantity import GIB
 from kvdiag.reports.because import because
+from kvdiag.reports.paint import Paint
 
 _HIDDEN = ("schema", "formula", "terms", "symbol", "missing", "notes", "stages")
 _UNITS = {
@@ -29,28 +30,30 @@ _LARGE = GIB // 10
 """Bytes from which on a figure is told in GiB too."""
 
 
-def render_text(sizing: dict[str, Any]) -> str:
-    """The JSON of ``kvdiag size`` (``Sizing.to_dict``) as text."""
-    lines = []
+def render_text(sizing: dict[str, Any], planned: str = "", width: int = 100) -> str:
+    """The JSON of ``kvdiag size`` (``Sizing.to_dict``) as text of at most `width` columns, and the sentence of a plan."""
+    paint, lines = Paint(False, width), []
     for name, value in sizing.items():
         if value is None or name in _HIDDEN:
             continue
         lines.append(f"{name:<28} {_figure(name, value)}")
         if name == "bytes_per_token":
-            lines += _chain(sizing)
-    lines += [because(reason) for reason in sizing["missing"]]
-    lines += [f"note: {note}" for note in sizing["notes"]]
+            lines += _chain(sizing, paint)
+    for sentence in (*map(because, sizing["missing"]), *(f"note: {note}" for note in sizing["notes"])):
+        lines += paint.wrap(sentence)
+    lines += ["", *paint.wrap(planned)] if planned else []
     return "\n".join(lines) + "\n"
 
 
-def _chain(sizing: dict[str, Any]) -> list[str]:
+def _chain(sizing: dict[str, Any], paint: Paint) -> list[str]:
     """What a token's bytes are made of; where pipeline stages differ, each kind of them."""
     terms = ", ".join(f"{term} {amount}" for term, amount in sizing["terms"].items())
-    lines = [f"  = {sizing['formula']}", f"    {terms}", f"    {sizing['symbol']}"]
+    lines = [f"  = {sizing['formula']}", *paint.wrap(terms, "    "), f"    {sizing['symbol']}"]
     kinds = Counter((stage["layers"], stage["bytes_per_token"]) for stage in sizing["stages"])
     if kinds:
         each = ", ".join(f"{count} of {layers} layers with {cell:,} bytes" for (layers, cell), count in kinds.items())
-        lines.append(f"  these are the first pipeline stage's; of the stages {each}, and the largest decides the tokens")
+        told = f"these are the first pipeline stage's; of the stages {each}, and the largest decides the tokens"
+        lines += paint.wrap(told, "  ")
     return lines
 
 
