@@ -32,6 +32,14 @@ def drifted(tmp_path, *edits: tuple[str, str]) -> dict[str, Drift]:
     return readings(check(observe(str(tmp_path / "server.log")), baseline("kimi")).drifts)
 
 
+_GRAPHS = "\n[2026-03-02 10:05:40 TP0] Capture cuda graph end. Time elapsed: 9.0 s. mem usage={0} GB. avail mem={1} GB."
+
+
+def _with_graphs(log: str, used: str, left: str) -> str:
+    ready = re.search(r"\n.*max_total_num_tokens=", log).start()
+    return log[:ready] + _GRAPHS.format(used, left) + log[ready:].replace("gpu_mem=7.43", f"gpu_mem={left}")
+
+
 @pytest.mark.parametrize("other_way", [False, True])
 def test_memory_that_the_pools_took_or_left_is_a_note_that_says_so(other_way):
     both = [baseline("kimi"), observe(str(LOWER)).snapshot]
@@ -56,11 +64,9 @@ def test_only_what_the_pools_leave_over_is_judged(printed, level, word):
 
 
 def test_graphs_that_took_more_explain_what_is_left_after_the_start(tmp_path):
-    graphs = "\n[2026-03-02 10:05:40 TP0] Capture cuda graph end. Time elapsed: 9.0 s. mem usage={0} GB. avail mem={1} GB."
     log = LOGS["kimi"].read_text(encoding="utf-8")
-    ready = re.search(r"\n.*max_total_num_tokens=", log).start()
     texts = {
-        name: log[:ready] + graphs.format(used, left) + log[ready:].replace("gpu_mem=7.43", f"gpu_mem={left}")
+        name: _with_graphs(log, used, left)
         for name, used, left in (("a", "3.71", "7.43"), ("b", "4.21", "6.93"), ("c", "3.71", "6.93"))
     }
     for name, text in texts.items():
@@ -122,3 +128,54 @@ def test_the_draft_loaded_after_the_pool_explains_what_is_left_after_the_start()
     assert found["available_gpu_memory", "draft"].level == "note"
     assert found["memory_after_start", None].level == "note"
     assert found["memory_after_start", None].reason == "it follows from the draft's weights, which took 2.00 GiB more"
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_memory_lost_to_what_one_log_alone_states_is_judged_unless_an_argument_tells_of_it(tmp_path, told):
+    log = LOGS["kimi"].read_text(encoding="utf-8").replace("gpu_mem=7.43", "gpu_mem=11.14")
+    later = _with_graphs(log.replace("gpu_mem=11.14", "gpu_mem=7.43"), "3.71", "7.43")
+    if told:
+        log = log.replace("mem_fraction_static=0.88", "mem_fraction_static=0.88, disable_cuda_graph=True")
+    for name, text in (("a", log), ("b", later)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    drifts = compare(observe(str(tmp_path / "a")).snapshot, observe(str(tmp_path / "b")).snapshot)
+    drift = readings(drifts)["memory_after_start"]
+    assert drift.level == ("note" if told else "error")
+    assert "the graphs, which took 3.71 GiB more" in drift.reason
+    assert ("one of the two logs" in drift.reason) is not told
+    assert [d.subject for d in drifts if d.level == "error"] == (["disable_cuda_graph"] if told else ["memory_after_start"])
+
+
+def test_a_rank_that_lost_memory_is_not_excused_by_what_another_rank_took():
+    def start(first: str, second: str, left: str) -> Snapshot:
+        numbers = tuple(
+            Stated(name, role, ranks, printed_interval(value, "GiB"), line)
+            for name, role, ranks, value, line in (
+                ("memory_before_graphs", "target", ("TP0", "TP1"), "11.14", 5),
+                ("graph_memory", "target", ("TP0",), first, 6),
+                ("graph_memory", "target", ("TP1",), second, 7),
+                ("memory_after_graphs", "target", ("TP0", "TP1"), left, 8),
+            )
+        )
+        return replace(baseline("kimi"), numbers=numbers)
+
+    before = start("1.60", "1.60", "9.54")
+    both = readings(compare_numbers(before, start("3.60", "3.60", "7.54")))
+    assert both["memory_after_graphs"].level == "note"
+    one = readings(compare_numbers(before, start("3.60", "1.60", "7.54")))
+    assert one["memory_after_graphs"].level == "error"
+
+
+@pytest.mark.parametrize(
+    ("requests", "subject"), [("4095", ""), ("2048", "max_running_requests"), ("48", "max_running_requests")]
+)
+def test_request_slots_that_fell_by_more_than_the_capacity_are_no_noise_of_it(tmp_path, requests, subject):
+    """The model is not known, so that no check tells of the slots."""
+    log = (FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log").read_text(encoding="utf-8")
+    log = log.replace("meta-llama/Meta-Llama-3-8B-Instruct", "/models/x")
+    later = log.replace("411994", "411990").replace("max_running_requests=4096", f"max_running_requests={requests}")
+    for name, text in (("a", log), ("b", later)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    outcome = check(observe(str(tmp_path / "b")), observe(str(tmp_path / "a")).snapshot)
+    assert {d.subject for d in outcome.drifts if d.level == "error"} == ({subject} if subject else set())
+    assert outcome.failed is bool(subject)

@@ -16,12 +16,14 @@ from kvdiag.quantity import Interval
 class Root:
     """What a change follows from, and the sentence that says how.
 
-    `left` is what the change has beyond that; None where it follows in full.
+    `left` is what the change has beyond that; None where it follows in full. `judged`: the root itself is in one log only, so
+    that nothing else tells of the loss.
     """
 
     of: str
     reason: str
     left: Interval | None = None
+    judged: bool = False
 
 
 _ARGUMENT_OF = {
@@ -48,7 +50,7 @@ def follows(change: Change, pair: Pair, cell: Drift | None) -> Root | None:
     if is_reading(change.name):
         return _reading(change, pair)
     if change.name == "max_running_requests":
-        return _requests(pair)
+        return _requests(values, pair)
     if change.name in ("graph_memory", "weight_memory", "distributed_init_memory", "pre_model_load_memory", "rest_memory"):
         return None
     return _scaled(change, values, pair, cell)
@@ -75,8 +77,11 @@ def _scaled(change: Change, values: tuple[Interval, Interval], pair: Pair, cell:
     return Root("capacity", "it is the capacity times bytes_per_token")
 
 
-def _requests(pair: Pair) -> Root | None:
-    """Without --max-running-requests the slots come from the capacity."""
+def _requests(values: tuple[Interval, Interval], pair: Pair) -> Root | None:
+    """Without --max-running-requests the slots come from the capacity: by its share, or by less where a bound holds them.
+
+    Where the arithmetic agrees with them they may have moved by more (a context length that is another, say).
+    """
     given = "max_running_requests"
     if pair.before.arguments.get(given) is not None or pair.after.arguments.get(given) is not None:
         return None
@@ -85,6 +90,13 @@ def _requests(pair: Pair) -> Root | None:
     check = pair.after.check("max_running_requests")
     if check is not None and check.verdict == "disagree":
         return None
+    agreed = check is not None and check.verdict == "agree"
+    if not agreed and pair.a is not None and pair.b is not None and pair.a.tokens > 0:
+        share = Fraction(pair.b.tokens, pair.a.tokens)
+        one = Fraction(1)
+        least, most = values[0].low * min(share, one) - 1, values[0].high * max(share, one) + 1
+        if not Interval(least, most, values[0].unit).meets(values[1]):
+            return None
     return Root("capacity", "without --max-running-requests it follows from the capacity")
 
 
@@ -95,4 +107,5 @@ def _reading(change: Change, pair: Pair) -> Root | None:
         return None
     if found.left is not None:
         return Root(found.of, left_over(found), found.left)
-    return Root(found.of, f"it follows from {found.why}")
+    only = f"; only one of the two logs states {found.untold}" if found.untold else ""
+    return Root(found.of, f"it follows from {found.why}{only}", judged=bool(only))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvdiag.frozen import frozen
 from kvdiag.gate.model import Snapshot
 from kvdiag.gate.pair import Change, Pair
-from kvdiag.gate.words import gib
+from kvdiag.gate.words import SPECULATION, changed_arguments, gib, releases_differ
 from kvdiag.quantity import Interval
 from kvdiag.quantity.figures import memory
 
@@ -66,25 +66,39 @@ _OF = {"the pools": "kv_pool_bytes", "the graphs": "graph_memory"}
 class Explained:
     """How far a reading follows from others: `of` is the nearest that changed, `why` names them with how much each moved.
 
-    `left` is what the reading changed beyond that, by the printed digits; None where nothing is left over.
+    `left` is what the reading changed beyond that, by the printed digits; None where nothing is left over. `untold` names what
+    was taken by the words of one log alone: nothing else of it is compared.
     """
 
     of: str
     why: str
     expected: Interval
     left: Interval | None
+    untold: str = ""
 
 
 def explained(change: Change, pair: Pair) -> Explained | None:
     """What a change of a reading of free memory follows from; None where nothing it could follow from is known to have moved.
 
-    In full by any route before in part by another; in part by the route that leaves the least.
+    Ranks that state the same reading may differ in what was taken: the one that is explained least tells for all.
     """
-    found = list(_by_routes(change, pair))
-    whole = next((each for each in found if each.left is None), None)
-    if whole is not None:
-        return whole
-    return min(found, key=lambda each: _size(each.left), default=None)
+    worst: Explained | None = None
+    for rank in change.ranks:
+        found = _of_rank(change, pair, rank)
+        if found is None:
+            return None
+        if worst is None or _weight(found) > _weight(worst):
+            worst = found
+    return worst
+
+
+def _of_rank(change: Change, pair: Pair, rank: str) -> Explained | None:
+    """In full by any route before in part by another, and by what both logs state before the rest; in part by the least left."""
+    return min(_by_routes(change, pair, rank), key=_weight, default=None)
+
+
+def _weight(found: Explained) -> tuple[float, bool]:
+    return _size(found.left), bool(found.untold)
 
 
 def is_reading(name: str) -> bool:
@@ -92,8 +106,8 @@ def is_reading(name: str) -> bool:
     return name in _ROUTES
 
 
-def _by_routes(change: Change, pair: Pair) -> Iterator[Explained]:
-    values, rank = change.intervals, change.ranks[0]
+def _by_routes(change: Change, pair: Pair, rank: str) -> Iterator[Explained]:
+    values = change.intervals
     if values is None:
         return
     routes = _DRAFT_ROUTES.get(change.name, ()) if change.role == "draft" else ()
@@ -108,7 +122,7 @@ def _by_routes(change: Change, pair: Pair) -> Iterator[Explained]:
             continue
         left = None if expected.meets(values[1]) else values[1] - expected
         if left is None or _stated_alike(pair, earlier, taken, rank):
-            yield Explained(causes[0][0], " and ".join(said for _, said in causes), expected, left)
+            yield Explained(causes[0][0], " and ".join(said for _, said in causes), expected, left, _untold(pair, taken, rank))
 
 
 def _causes(pair: Pair, earlier: str, rank: str, moved: Interval, parts: list[tuple[str, Interval]]) -> Iterator[tuple[str, str]]:
@@ -171,7 +185,31 @@ def _stated_alike(pair: Pair, earlier: str, taken: Taken, rank: str) -> bool:
     other = pair.ranks.get(rank, rank)
     if _value(pair.before, earlier, rank) is None or _value(pair.after, earlier, other) is None:
         return False
-    return all(len(_values(pair.before, name, role, rank)) == len(_values(pair.after, name, role, other)) for name, role in taken)
+    return not _unlike(pair, taken, rank)
+
+
+def _unlike(pair: Pair, taken: Taken, rank: str) -> Taken:
+    """Those numbers of a route that one log states more often than the other."""
+    other = pair.ranks.get(rank, rank)
+    return tuple(
+        (name, role)
+        for name, role in taken
+        if len(_values(pair.before, name, role, rank)) != len(_values(pair.after, name, role, other))
+    )
+
+
+def _untold(pair: Pair, taken: Taken, rank: str) -> str:
+    """What one log alone states to have been taken, unless the release or an argument that makes it is another."""
+    if releases_differ(pair.before, pair.after):
+        return ""
+    words = _by_word(_unlike(pair, taken, rank))
+    names = {*pair.before.arguments, *pair.after.arguments}
+    if changed_arguments(pair.before, pair.after, SPECULATION):
+        words.pop("the draft's weights", None)
+        words.pop("the pools", None)
+    if changed_arguments(pair.before, pair.after, sorted(name for name in names if "cuda_graph" in name)):
+        words.pop("the graphs", None)
+    return " and ".join(words)
 
 
 def _size(left: Interval | None) -> float:

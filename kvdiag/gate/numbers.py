@@ -71,9 +71,14 @@ def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
 
 
 def _reading(drift: Drift, change: Change, root: Root | None) -> Drift:
-    """A reading that follows in full is a note; one that follows in part is judged by what is left over."""
+    """A reading that follows in full is a note; one that follows in part is judged by what is left over.
+
+    What follows from a number that one log alone states stands for that number, which was compared with nothing.
+    """
     if root is None:
         return replace(drift, reason=_moved(change))
+    if root.judged:
+        return replace(drift, reason=root.reason)
     if root.left is None:
         return replace(drift, level="note", reason=root.reason, follows=root.of)
     return replace(drift, level="warning" if root.left.low > 0 else "error", reason=root.reason)
