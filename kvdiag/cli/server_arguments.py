@@ -87,7 +87,7 @@ def add_server_arguments(group: Any, *, repeat: bool) -> None:
     from kvdiag.frozen import types_of
     from kvdiag.sizing.arguments import ALIASES, ServerArguments
 
-    readers: dict[str, Any] = {"int": _number, "float": _float, "str": _word if repeat else str}
+    readers: dict[str, Any] = {"int": _number, "float": _float, "str": str}
     for field, written in types_of(ServerArguments).items():
         if field not in _WORDS:
             continue
@@ -98,7 +98,8 @@ def add_server_arguments(group: Any, *, repeat: bool) -> None:
             if kind == "bool":
                 options["action"] = argparse.BooleanOptionalAction if repeat else "store_true"
             else:
-                options |= {"type": readers[kind], "metavar": kind.upper()}
+                word = repeat and written == "str | None"
+                options |= {"type": _word if word else readers[kind], "metavar": kind.upper()}
                 if repeat:
                     options["action"] = "append"
             group.add_argument("--" + name.replace("_", "-"), **options)
@@ -149,4 +150,5 @@ def _within(text: str, kind: type[int] | type[float], words: str, least: int, mo
 
 
 def _word(text: str) -> str | None:
+    """The value of an argument that SGLang may decide itself, of which ``none`` takes a given one back."""
     return None if text.lower() == "none" else text

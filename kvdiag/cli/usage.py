@@ -22,8 +22,9 @@ class _Once(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         kept: dict[str, Any] = parser.stored
-        if option_string is not None and kept.setdefault(self.dest, values) != values:
-            parser.error(f"{option_string} is given twice: {kept[self.dest]} and {values}")
+        before = kept.setdefault(self.dest, values)
+        if option_string is not None and before is not values and before != values:
+            parser.error(f"{option_string} is given twice: {before} and {values}")
         setattr(namespace, self.dest, values)
 
 

@@ -39,8 +39,10 @@ def requests_of(plan: Plan, found: Pools, context: int | None = None) -> int:
     return reported_slots(found.profiled, found.reported, demand, plan.settings.release, speculative_dp=speculative_dp)
 
 
-def pools_of(plan: Plan, rest: float, least: float | None) -> Pools:
+def pools_of(plan: Plan, rest: float, least: float | None, share: float = 1.0) -> Pools:
     """The pools made of a budget of `rest` GiB, before states are taken out of it; `least` is the fraction that leaves nothing.
+
+    `share` is what SGLang leaves of a fraction that it is given.
 
     Raises CannotSizeError where the server would not start.
     """
@@ -50,31 +52,43 @@ def pools_of(plan: Plan, rest: float, least: float | None) -> Pools:
         split = split_state(rest, plan.state, settings.release)
         state, rest = split.size, split.rest
     if since(settings.release, "0.5.14") and rest <= 0:
-        raise CannotSizeError(f"the server would not start: the weights leave no memory for the KV cache; {_raised(least)}")
+        raise CannotSizeError(
+            f"the server would not start: the weights leave no memory for the KV cache; {_raised(least, share)}"
+        )
     found = _configured(plan, rest, state) if since(settings.release, "0.5.11") else _profiled(plan, rest, state)
     found.state = state
     if found.reported <= 0:
-        raise CannotSizeError(_why_none(settings, plan.stages[0], rest, least))
+        raise CannotSizeError(_why_none(settings, plan.stages[0], rest, _raised(least, share)))
     return found
 
 
-def _raised(least: float | None) -> str:
-    """Which fractions would leave some budget; None where the memory behind it is not known."""
+def _raised(least: float | None, share: float) -> str:
+    """Which fractions would leave some budget: `least` in force, None where the memory behind it is not known.
+
+    Of a fraction that is given SGLang leaves `share` (0: none, it sets its own).
+    """
+    formula, why = "1 - free after loading / free before it", ""
+    if share != 1 and least is not None:
+        formula = f"({formula}) / {share:g}"
+        why = f", as SGLang leaves {share:g} of it here" if share else ", as SGLang sets its own here"
+        least = least / share if share else 1.0
     if least is None:
         return "raise mem_fraction_static above 1 - (free after loading / free before it), if that is less than 1"
-    if least >= 1:
-        return "no mem_fraction_static would: more GPUs, or smaller weights"
-    return f"raise mem_fraction_static above {math.ceil(least * 1000) / 1000:.3f} (1 - free after loading / free before it)"
+    for decimals in range(3, 7):
+        above = math.ceil(least * 10**decimals) / 10**decimals
+        if above < 1:
+            return f"raise mem_fraction_static above {above:.{decimals}f} ({formula}{why})"
+    return f"no mem_fraction_static would{why}: more GPUs, or smaller weights"
 
 
-def _why_none(settings: Settings, stage: StagePlan, rest: float, least: float | None) -> str:
-    """Why not a single token is left: a cap or a page, or too little memory."""
+def _why_none(settings: Settings, stage: StagePlan, rest: float, advice: str) -> str:
+    """Why not a single token is left: a cap or a page, or too little memory, with what would leave some."""
     cap, page = settings.arguments.max_total_tokens, settings.page
     if cap is not None and cap < page:
         return f"the server would not start: max_total_tokens {cap} is less than one page of {page} tokens"
     if stage.cell and rest * GIB >= stage.cell:
         return f"the server would not start: its memory holds less than one page of {page} tokens; lower page_size"
-    return f"the server would not start: not enough memory for one token; {_raised(least)}"
+    return f"the server would not start: not enough memory for one token; {advice}"
 
 
 def _quotient(rest: float, cell: float, release: Release) -> int:

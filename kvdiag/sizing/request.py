@@ -69,22 +69,32 @@ def requested_size(
     if draft is None and needs_draft_config(arguments, number):
         raise CannotSizeError(NO_DRAFT.format(arguments.speculative_algorithm))
     device = device or _device(None, None, None)
-    if given is not None and (device.is_amd or arguments.attention_backend == "aiter"):
-        given *= given_share(geometry, arguments, number, device)
+    asked, share = given, 1.0
+    decided = given is not None or device.memory_mib is not None
+    if decided and (device.is_amd or arguments.attention_backend == "aiter"):
+        share = given_share(geometry, arguments, number, device)
     if given is not None:
-        given = forced_fraction(geometry, arguments, number, device) or given
-    sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given)
+        forced = forced_fraction(geometry, arguments, number, device)
+        given, share = (given * share, share) if forced is None else (forced, 0.0)
+    sizing = size(geometry, arguments, number, _memory(*memory), device, draft, given, share=share)
     names = tuple(ALIASES.get(name, name) for name in args)
     notes = (
         *_unloadable(geometry.architecture, number), *would_not_start(geometry, arguments, names),
         *serves_none(sizing.max_running_requests), *_lowered(geometry, arguments, number, sizing.mem_fraction_static),
-        *_pages_of_amd(geometry, number, device), *untold_notes(geometry, arguments),
+        *_in_force(number, asked, given), *_pages_of_amd(geometry, number, device), *untold_notes(geometry, arguments),
         *draft_notes(geometry, arguments, number, draft),
     )  # fmt: skip
     if KV_DTYPE in geometry.untold and isinstance(config, ModelConfig):
         asking = replace(geometry, kv_cache_quant_algo="FP8")
         notes += open_kv_dtype(config.note, sizing, size(asking, arguments, number, _memory(*memory), device, draft, given))
     return replace(sizing, notes=(*sizing.notes, *notes)) if notes else sizing
+
+
+def _in_force(release: Release, asked: float | None, given: float | None) -> tuple[str, ...]:
+    """A note where SGLang does not run with the fraction that was given."""
+    if asked is None or given is None or asked == given:
+        return ()
+    return (f"SGLang {release} makes {given:.4g} of the --mem-fraction-static {asked:g} that is given",)
 
 
 def _pages_of_amd(geometry: Geometry, release: Release, device: Device) -> tuple[str, ...]:
@@ -123,13 +133,18 @@ def _memory(available: float | None, total: float | None, *, mlx: bool = False) 
     if available is None or total is None:
         return None
     for name, value in (("available_gpu_memory", available), ("pre_model_load_memory", total)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST_GIB:
-            raise ArgumentError(f"{name} = {value!r}: not a number of GiB a GPU could have")
-    if not mlx and (available <= 0 or total <= 0):
-        raise ArgumentError(f"{available} GiB free after loading, {total} before: nothing is left for a KV cache")
+        _check_gib(name, value)
+    if available <= 0 or total <= 0:
+        told = "free of the system, {} the device's limit" if mlx else "free after loading, {} before"
+        raise ArgumentError(f"{available} GiB {told.format(total)}: nothing is left for a KV cache")
     if not mlx and available > total:
         raise ArgumentError(f"{available} GiB free after loading, {total} before it: loading does not free memory; swap them?")
     return Memory(available, total)
+
+
+def _check_gib(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST_GIB:
+        raise ArgumentError(f"{name} = {value!r}: not a number of GiB a GPU could have")
 
 
 def _arguments(release: str, args: Mapping[str, Any]) -> tuple[Release, ServerArguments, str | None]:
@@ -184,6 +199,10 @@ def _mlx(
     slot = mlx.bytes_per_slot(geometry, plain_element_bytes(dtype) or 2, release)
     fraction = given or mlx.DEFAULT_FRACTION
     tokens = None
+    if used is not None:
+        _check_gib("mlx_used_gib", used)
+        if used < 0:
+            raise ArgumentError(f"mlx_used_gib = {used!r}: MLX cannot hold less than nothing")
     if memory is not None and used is not None:
         tokens = mlx.pool_slots(memory.total, used, memory.available, fraction, slot)
     return Sizing(

@@ -105,12 +105,13 @@ def size(
     draft: Geometry | None = None,
     fraction: float | None = None,
     reserved_gib: float | None = None,
+    share: float = 1.0,
 ) -> Sizing:
     """Sizes the pools of one rank by the arithmetic of `release`.
 
     `memory` is taken as exact; without it only the cell is computed. `device` decides defaults that are not in
     `arguments`; `fraction` stands for its ``mem_fraction_static``, so that a sweep over fractions plans once, and `reserved_gib`
-    for what the release keeps back for images.
+    for what the release keeps back for images; `share` is what SGLang leaves of a fraction that it is given (for advice only).
     Raises CannotSizeError where no formula holds or the server would not start.
     """
     plan = _plan(geometry, arguments, release, device, draft)
@@ -128,7 +129,7 @@ def size(
     left = memory.available - (settings.reserved_gib if reserved_gib is None else reserved_gib)
     rest = left - slack
     least = 1 - left / memory.total if memory.total > 0 else None
-    return _sizing(plan, rest, pools_of(plan, rest, least), fraction, ())
+    return _sizing(plan, rest, pools_of(plan, rest, least, share), fraction, ())
 
 
 def _plan(geometry: Geometry, arguments: ServerArguments, release: Release, device: Device, draft: Geometry | None) -> Plan:
