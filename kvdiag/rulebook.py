@@ -117,10 +117,26 @@ def _walk(folder: str, ending: str) -> Iterator[_File]:
     with entries:
         for entry in entries:
             if entry.name.endswith(ending):
-                status = entry.stat()
-                yield [entry.path, status.st_mtime_ns, status.st_size]
-            elif entry.is_dir():
+                yield _file(entry)
+            elif os.path.isdir(entry.path) and not _leads_back(entry, folder):
                 yield from _walk(entry.path, ending)
+
+
+def _file(entry: os.DirEntry[str]) -> _File:
+    """The entry, with a time and a size of nothing where its link leads nowhere: reading it says so."""
+    try:
+        status = entry.stat()
+    except OSError:
+        return [entry.path, 0, 0]
+    return [entry.path, status.st_mtime_ns, status.st_size]
+
+
+def _leads_back(entry: os.DirEntry[str], folder: str) -> bool:
+    """Whether a link leads to a folder that it is in, so that following it has no end."""
+    if not entry.is_symlink():
+        return False
+    target, inside = os.path.realpath(entry.path), os.path.realpath(folder)
+    return os.path.commonpath([target, inside]) == target
 
 
 def _key(files: list[_File], build: Callable[..., Any] | None) -> list[_File]:

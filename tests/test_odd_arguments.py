@@ -76,3 +76,9 @@ def kvdiag_size(release: str, gpu: str, fraction: float):
     config = find_config(None, "Qwen/Qwen3-8B")
     arguments = {"mem_fraction_static": fraction}
     return requested_size(config, release, arguments, (120.0, 139.0), requested_device(gpu))
+
+
+def test_a_long_text_that_is_not_known_is_not_told_again_in_full(kvdiag):
+    answer = kvdiag("what", "x" * 50_000)
+    assert answer.returncode == 2
+    assert len(answer.stderr) < 1_000

@@ -186,3 +186,15 @@ def test_a_folder_of_rules_may_be_named_like_a_command(capsys, monkeypatch, tmp_
         main(["--rules", "source", "explain", "x.log"])
     assert ended.value.code == 2
     assert "source: no such folder" in capsys.readouterr().err
+
+
+def test_links_in_a_folder_of_rules_that_lead_nowhere_or_back_are_no_fault(kvdiag, folder):
+    own = folder(GOOD)
+    (own / "lines" / "back").symlink_to(".")
+    (own / "lines" / "turn").symlink_to("turn")
+    assert kvdiag("rules", "test", str(own)).returncode == 0
+    (own / "lines" / "gone.toml").symlink_to("nowhere.toml")
+    done = kvdiag("rules", "test", str(own))
+    assert done.returncode == 2
+    assert "gone.toml: " in done.stderr
+    assert "No such file" in done.stderr

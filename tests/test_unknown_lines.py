@@ -80,3 +80,16 @@ def test_the_wordings_kept_are_bounded_and_the_rest_is_counted():
 def test_a_line_without_a_number_is_no_reworded_line():
     assert nearest("Attention backend not set. Use flashinfer backend by default.") == ""
     assert nearest("Decode batch, #running-req: 6, #token now: 1920") == "decode-batch"
+
+
+def test_what_verbose_does_not_list_is_counted(kvdiag, tmp_path):
+    log = (FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log").read_text()
+    words = [f"{a}{b} settled\n" for a in "abcdefgh" for b in "pqrs"]
+    path = tmp_path / "server.log"
+    path.write_text(log + "".join(f"[2025-11-05 09:00:59] {word}" for word in words))
+    told = kvdiag("explain", "-v", str(path)).stdout
+    assert f"{len(words)} of SGLang's that no rule reads" in " ".join(told.split())
+    assert "(-v lists them)" not in told
+    assert "and 12 lines more, of wordings beyond the 20 listed here" in told
+    path.write_text(log + f"[2025-11-05 09:00:59] {words[0]}")
+    assert "listed here" not in kvdiag("explain", "-v", str(path)).stdout

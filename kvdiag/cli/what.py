@@ -8,6 +8,9 @@ import sys
 from kvdiag.cli.output import deliver, terminal
 from kvdiag.errors import ExitCode, UnknownWordError
 
+LONGEST = 200
+"""Characters of a text that is not known, as far as they are told again."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``kvdiag what``."""
@@ -41,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"did you mean {', '.join(repr(name) for name in near)}?" if near else "kvdiag rules list has the families of lines"
         )
         log = f"the log of SGLang {stated}" if stated else "SGLang's log"
-        raise UnknownWordError(f"{text!r} is no field of {log} and no known line (give a line whole, in quotes); {hint}")
+        asked = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UnknownWordError(f"{asked!r} is no field of {log} and no known line (give a line whole, in quotes); {hint}")
     deliver("\n".join(filter(None, (told, render_field(entries, **terminal(None)) if entries else ""))), None)
     return ExitCode.DONE
 

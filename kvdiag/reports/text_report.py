@@ -244,20 +244,26 @@ def footer(diagnosis: Diagnosis, paint: Paint, detail: Detail = Detail.USUAL) ->
     for item in diagnosis.inputs:
         if item.unread:
             yield from paint.wrap(f"Not all of {safe(item.path)} was read: {safe(item.unread)}.")
-    yield from paint.wrap(_counts(diagnosis), dim=True)
-    if detail is Detail.VERBOSE:
+    verbose = detail is Detail.VERBOSE
+    yield from paint.wrap(_counts(diagnosis, verbose=verbose), dim=True)
+    if verbose:
         for each in diagnosis.unmatched_samples:
             times = f" ({each.count:,} times)" if each.count > 1 else ""
             yield paint.dim(f"  line {each.line}{times}: {safe(each.text, 200)}")
+        left = diagnosis.unmatched - sum(each.count for each in diagnosis.unmatched_samples)
+        if left > 0:
+            most = len(diagnosis.unmatched_samples)
+            yield paint.dim(f"  and {left:,} {'lines' if left > 1 else 'line'} more, of wordings beyond the {most} listed here")
     codes = [finding.code for item in diagnosis.starts for finding in item.findings]
     if codes:
         yield from paint.wrap(f"kvdiag rules show {' '.join(dict.fromkeys(codes))} tells more of them.", dim=True)
 
 
-def _counts(diagnosis: Diagnosis) -> str:
+def _counts(diagnosis: Diagnosis, *, verbose: bool) -> str:
     read = sum(item.lines for item in diagnosis.inputs)
     known = sum(item.matched for item in diagnosis.inputs)
-    counts = f"{read:,} lines read: {known:,} known, {diagnosis.unmatched:,} of SGLang's that no rule reads (-v lists them)"
+    counts = f"{read:,} lines read: {known:,} known, {diagnosis.unmatched:,} of SGLang's that no rule reads"
+    counts += "" if verbose else " (-v lists them)"
     counts += ", the rest of others (requests, libraries, tracebacks)" if read > known + diagnosis.unmatched else ""
     reworded = [each for each in diagnosis.unmatched_samples if each.like]
     if reworded:
