@@ -16,7 +16,7 @@ from kvdiag.sizing.rows import Row, draft_row, pool_row
 from tests.test_size import DENSE, LATENT, SPARSE, WINDOWS
 
 BARE = "FP4 without its scales"
-OPEN = "the layout of FP4 values and their scales, which back ends decide"
+OPEN = "back ends decide the layout of FP4 values and their scales"
 
 
 def settings(config, release="0.5.22", **arguments):
@@ -56,7 +56,7 @@ def test_latent_rows_with_and_without_an_index():
         Row(Fraction((656 + 132) * 61), None, "rows packed with their scales"),
         Row(Fraction((576 + 132) * 61), None, "rows as they are"),
     )
-    assert index.open == "the attention backend, which packs rows or does not"
+    assert index.open == "the attention backend packs rows or does not, and no line says which"
     whole = pool_row(settings(SPARSE, "0.5.17", kv_cache_dtype="bfloat16"), range(61))
     assert whole.options == (Row(Fraction((576 * 2 + 132) * 61), None, "rows as they are"),)
 
@@ -102,7 +102,7 @@ def test_plain_rows_follow_the_release_the_parallelism_and_the_pools():
     assert whole.options == (Row(Fraction(8 * 128 * 32 * 2)),)
     wide = pool_row(settings(DENSE | {"head_dim": 192, "v_head_dim": 128}, "0.5.9"), range(32))
     assert wide.options == (Row(Fraction(8 * 320 * 32 * 2)), Row(Fraction(8 * 384 * 32 * 2), None, "V as wide as K"))
-    assert wide.open == "whether V is stored as wide as K"
+    assert wide.open == "V may be stored as wide as K"
 
 
 def test_an_index_was_charged_for_every_layer_of_the_stage_before_0_5_3_post1():

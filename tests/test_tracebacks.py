@@ -134,6 +134,6 @@ def test_where_sglang_sets_the_workspace_itself_the_environment_is_not_all_the_a
 
 
 def test_a_long_exception_is_cut_between_words_and_shows_it(tmp_path):
-    text = DUMP.format(extra="") + traceback(SERVING, CRASH).replace(OUT, "ValueError: " + "no such request here, " * 20)
+    text = DUMP.format(extra="") + traceback(SERVING, CRASH).replace(OUT, "ValueError: " + "no such request here, " * 40)
     (finding,) = [f for f in start_of(tmp_path, text).findings if f.code == "KV021"]
     assert re.search(r"\b(no|such|request|here,) \[\.\.\.\]\. No allocator", finding.message)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvdiag.fleet.activity import Activity
 from kvdiag.gate.arguments import last_part
-from kvdiag.reports.markdown_report import escaped
+from kvdiag.reports.markdown_report import cell
 from kvdiag.whole import whole
 
 RANKED = 25
@@ -160,7 +160,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "?"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return escaped(str(value)[:300])
+        return cell(str(value)[:300])
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 

@@ -33,6 +33,11 @@ def escaped(text: str) -> str:
     return _ACTIVE.sub(lambda found: f"&#{ord(found.group())};" if found.group() in "<>@" else "\\" + found.group(), line)
 
 
+def cell(text: str) -> str:
+    """`text` for a cell of a table, where no mark begins a block."""
+    return re.sub(r"^\\([+=-])", r"\1", escaped(text))
+
+
 def render(diagnosis: Diagnosis, before_findings: Sequence[Iterable[str]] = ()) -> str:
     """The whole diagnosis as Markdown; `before_findings` has lines to put there, for each start."""
     lines: list[str] = []
@@ -91,7 +96,7 @@ def _chain(checks: list[Check]) -> Iterator[str]:
         alike.setdefault((name, seen, recomputed, why or check.verdict), []).append(check)
     for (name, seen, recomputed, verdict), found in alike.items():
         cells = (name, _ranks(found), seen, recomputed, verdict, line_numbers(found[0].lines, _LINES))
-        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+        yield f"| {' | '.join(cell(each) for each in cells)} |"
     yield from ("", "</details>", "")
 
 
