@@ -52,7 +52,9 @@ def _values(facts: Facts, event: Event) -> dict[str, Any]:
     if total is None or available is None:
         return values
     values["weights"] = total - available
-    values["least"] = least if least is not None else 1 - available.low / total.high
+    shown = Interval(1 - available.high / total.low, 1 - available.low / total.high, "fraction")
+    values["least"] = shown.high if least is None else max(least, shown.high)
+    values["readings"] = shown.high if printed is not None and not printed.with_unit("fraction").meets(shown) else None
     values["budget"] = _budget(facts, fraction)
     values["step"] = total / 100
     cell, context = facts.cell or facts.recomputed_cell, facts.context
