@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,29 @@ def test_no_name_belongs_to_two_models():
             for name in entry["names"]:
                 owners.setdefault(name.split("/")[-1].lower(), set()).add(entry["names"][0])
     assert {name: who for name, who in owners.items() if len(who) > 1} == {}
+
+
+def keys_of(config):
+    for key, value in config.items():
+        yield key
+        if isinstance(value, dict):
+            yield from keys_of(value)
+
+
+def test_no_key_of_one_model_alone_is_nearly_a_key_of_others():
+    """A slip in a key is a key that no code reads: the model would be sized as if it had none."""
+    entries = [entry for document in rulebook.load("models") for entry in document.get("model", ())]
+    owners: dict[str, set[str]] = {}
+    for entry in entries:
+        for key in keys_of(entry["config"]):
+            owners.setdefault(key, set()).add(entry["names"][0])
+    shared = [key for key, names in owners.items() if len(names) >= 5]
+    slips = {
+        (*names, key, near[0])
+        for key, names in owners.items()
+        if len(names) == 1 and (near := get_close_matches(key, shared, 1, 0.93))
+    }
+    assert slips == set(), "(model, its key, the key it may mean)"
 
 
 @pytest.mark.parametrize("name", NAMES)

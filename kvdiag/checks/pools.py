@@ -93,9 +93,12 @@ def _checks(inputs: CheckInputs, arithmetic: Arithmetic, pool: _Pool) -> Iterato
 
 
 def _explained(arithmetic: Arithmetic, pool: _Pool, release: Release) -> tuple[str, dict[str, Any]]:
+    """The formula of sizing; where that prices both kinds of layers at a token each, what the pools then take."""
     sized = arithmetic.sized(release) if pool.size.role != "draft" else None
     if sized is None:
         return "kv_pool_bytes / tokens", {}
+    if pool.window is not None and "swa_full_tokens_ratio" not in sized.formula:
+        return "full bytes + window bytes x window tokens / full tokens", {}
     stage = _stage(pool.size.rank)
     return sized.formula, sized.stages[stage] if stage < len(sized.stages) else sized.terms
 

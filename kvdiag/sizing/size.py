@@ -17,8 +17,8 @@ from kvdiag.sizing.resolve import LONG_CONTEXT, Settings, context_untold, resolv
 KEPT_PLANS = 2048
 NO_MEMORY = (
     "the free memory is not given: give --avail GIB (free after loading) and --total GIB (free before it), as the log prints "
-    "them; only bytes a token follow without. Before a first start take for --total what the card has free, and for --avail that "
-    "less a rank's share of the weights' files"
+    "them; only bytes a token follow without. Before a first start take for --total what the card has free, less a GiB, and "
+    "for --avail that less a rank's share of the weights' files"
 )
 NO_BUDGET = (
     "--mem-fraction-static is not given and its default depends on the GPU's memory: give it, or --gpu NAME, or --gpu-mem MIB "
