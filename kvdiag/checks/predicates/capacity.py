@@ -28,6 +28,14 @@ def _kept(tokens: Interval, largest: Interval | None) -> int | None:
     return kept if 0 < kept <= MARGIN else None
 
 
+def _deciding_window(facts: Facts, largest: Interval | None) -> int | None:
+    """Tokens of the window pool, where they and not the full layers' set the longest request (0.5.7 to 0.5.10)."""
+    window = facts.number("swa_max_total_num_tokens")
+    if window is None or not isinstance(window.value, int) or largest is None or not largest.is_exact:
+        return None
+    return window.value if 0 < window.value - largest.low <= MARGIN else None
+
+
 def below_context(facts: Facts, at: At) -> Iterator[Hit]:
     """One request of the full context length cannot fit the pool."""
     tokens, context, event = facts.pool_tokens, facts.context, pool_below_context_line(facts)
@@ -42,6 +50,7 @@ def below_context(facts: Facts, at: At) -> Iterator[Hit]:
         "context": context,
         "largest": largest,
         "kept": _kept(tokens, largest),
+        "window": _deciding_window(facts, largest),
         "share": tokens / context,
         "needed": needed.with_unit("bytes") if needed else None,
     }
