@@ -200,9 +200,18 @@ kv_cache_dtype='auto', device='cuda', page_size=1)
 [2026-01-05 10:00:19] KV Cache is allocated. #tokens: 104273, K size: 6.16 GB, V size: 6.16 GB
 """
     of_another_class = explained(tmp_path, text.format(path="/models/Qwen3-8B", type="LlamaForCausalLM"), release="0.5.9")
-    pruned = explained(tmp_path, text.format(path="/models/Qwen3-8B", type="Qwen3ForCausalLM"), release="0.5.9")
+    for path in (
+        "/models/Qwen3-8B",
+        "./Qwen3-8B",
+        "~/Qwen3-8B",
+        "Qwen3-8B",
+        "s3://bucket/Qwen3-8B",
+        "C:/models/Qwen3-8B",
+        "a/b/Qwen3-8B",
+    ):
+        pruned = explained(tmp_path, text.format(path=path, type="Qwen3ForCausalLM"), release="0.5.9")
+        assert check(pruned, "bytes_per_token").verdict == "unknown", path
     published = explained(tmp_path, text.format(path="Qwen/Qwen3-8B", type="Qwen3ForCausalLM"), release="0.5.9")
     assert check(of_another_class, "bytes_per_token").verdict == "unknown"
     assert "loads a LlamaForCausalLM" in check(of_another_class, "bytes_per_token").missing[0]
-    assert check(pruned, "bytes_per_token").verdict == "unknown"
     assert check(published, "bytes_per_token").verdict == "disagree"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kvdiag.checks.inputs import CheckInputs, draft_path, no_draft_config
 from kvdiag.checks.verdict import Excuse
 from kvdiag.errors import CannotSizeError, ConfigError
@@ -90,8 +92,8 @@ def _reserves(inputs: CheckInputs) -> bool:
     return settings.reserved_gib > 0
 
 
-_LOCAL = ("/", ".", "~")
-"""How the path of a folder begins, which may hold another model than the published one of its name."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.:-]+")
+"""``owner/name``; anything else is a folder or a store of someone's own, which may hold another model than the published one."""
 
 
 def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
@@ -105,7 +107,7 @@ def cell_excuses(inputs: CheckInputs) -> list[Excuse]:
     if inputs.arguments.pp_size > 1 and inputs.arguments.environment.pp_layer_partition is None:
         found.append(Excuse("SGLANG_PP_LAYER_PARTITION, which stands in no line, may split the layers over the stages otherwise"))
     path = inputs.start.server_args.get("model_path")
-    if inputs.by_name and isinstance(path, str) and path.startswith(_LOCAL):
+    if inputs.by_name and isinstance(path, str) and not _HUB_ID.fullmatch(path):
         found.append(
             Excuse(f"{path} may hold another model than the catalogue's of that name, which is taken; give --config PATH")
         )
