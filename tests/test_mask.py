@@ -202,3 +202,25 @@ def test_a_secret_at_the_end_of_a_models_path_is_masked_all_the_same(tmp_path):
     log.write_text(LOG.read_text().replace("model_path='models/tiny-qwen3'", "model_path='/models/hf_AbCdEfGh12345678'"))
     assert ran(["explain", str(log), "--mask", "-o", str(out)]) == 0
     assert "AbCdEfGh" not in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("place", "hidden"),
+    [
+        ("/home/alice", "alice"),
+        ("/Users/alice/", "alice"),
+        ("/mnt/10.1.2.3", "10.1.2.3"),
+        ("/models/node7.prod.internal", "prod.internal"),
+        ("/models/hf_abcdefghijklmnopqrstuvwxyzABCDEFGH", "abcdefgh"),
+        ("/data/alice@example.com", "alice"),
+        ("C:\\\\Users\\\\alice\\\\Qwen3-8B", "alice"),
+    ],
+)
+def test_no_baseline_or_masked_report_has_what_is_personal_of_a_models_path(capfdbinary, tmp_path, place, hidden):
+    text = (FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log").read_text()
+    path = tmp_path / "server.log"
+    path.write_text(text.replace("meta-llama/Meta-Llama-3-8B-Instruct", place))
+    for command in (["baseline", str(path)], ["explain", "--mask", "-v", str(path)]):
+        with pytest.raises(SystemExit):
+            main(command)
+        assert hidden not in capfdbinary.readouterr().out.decode().replace(str(tmp_path), "")

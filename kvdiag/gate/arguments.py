@@ -10,6 +10,7 @@ from kvdiag.gate.codes import argument_rules
 from kvdiag.lines.personal import impersonal
 
 _SNAPSHOT = re.compile(r"models--([^/]+)/snapshots/[^/]+/?$")
+_HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:[/\\]+Users)[/\\]+[^/\\]+[/\\]*")
 _PATH = re.compile(r"^(?:~|\.{1,2})?/.+")
 
 
@@ -45,8 +46,13 @@ def _without_place(value: Any, is_place: bool) -> Any:
 
 
 def last_part(place: str) -> str:
-    """The name at the end of a path or of a hub's ``owner/name``; of a cached snapshot the model's name."""
+    """The name at the end of a path or of a hub's ``owner/name``; of a cached snapshot the model's name.
+
+    Of somebody's home it is ``home``: its own name is a person's.
+    """
+    if _HOME.fullmatch(place):
+        return "home"
     cached = _SNAPSHOT.search(place)
     if cached:
         return cached.group(1).rpartition("--")[2]
-    return place.rstrip("/").rpartition("/")[2] or place
+    return re.split(r"[/\\]", place.rstrip("/\\"))[-1] or place

@@ -8,6 +8,7 @@ from kvdiag.frozen import frozen, replace
 from kvdiag.gate.arguments import kept_arguments, last_part
 from kvdiag.gate.model import Checked, Snapshot, Stated
 from kvdiag.gate.shapes import Shapes
+from kvdiag.lines.personal import impersonal
 from kvdiag.pipeline import explain
 from kvdiag.quantity import Interval
 from kvdiag.starts import Number, Start
@@ -78,7 +79,7 @@ def _model(item: StartDiagnosis) -> dict[str, str]:
     found: dict[str, str] = {}
     place = start.server_args.get("model_path")
     if isinstance(place, str):
-        found["name"] = last_part(place)
+        found["name"] = impersonal(last_part(place))
     for name in ("architecture", "dtype"):
         number = start.first(name)
         if number is not None:
