@@ -49,7 +49,7 @@ def _values(facts: Facts, event: Event) -> dict[str, Any]:
     printed = event.record.interval("available/pre")
     least = printed.high if printed is not None else None
     values |= {"least": least, "stated": event.record.number("available/pre")}
-    if total is None or available is None:
+    if total is None or available is None or total.low <= 0:
         return values
     values["weights"] = total - available
     shown = Interval(1 - available.high / total.low, 1 - available.low / total.high, "fraction")
