@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kvdiag.checks.activity import activity_of
 from kvdiag.checks.binding import MOST_RESERVED, Bounds
+from kvdiag.checks.diagnose import diagnose
 from kvdiag.checks.planning import LeverPlan
 from kvdiag.checks.samples import findings_in
 from kvdiag.checks.workload import (
@@ -26,7 +27,7 @@ from kvdiag.pipeline import explain, what_if
 from kvdiag.reading import Line
 from kvdiag.releases import parse_release
 from kvdiag.reports.text_report import render
-from kvdiag.reports.workload_text import lever_sentence, sentences
+from kvdiag.reports.workload_text import lever_sentence, sentences, users
 from kvdiag.starts import assemble
 from tests.conftest import FIXTURES
 from tests.test_advice import ARGUMENTS, CAPACITY, DECODE, MEMORY
@@ -164,6 +165,10 @@ REAL = FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log"
 H100 = FIXTURES / "scenarios" / "h100-llama-3-8b" / "server.log"
 
 
+def without_retractions(text):
+    return "\n".join(line for line in text.split("\n") if "#retracted_reqs" not in line)
+
+
 def planned_by_whatif(log, workload, **change):
     (prediction,) = what_if(str(log), [change], workload=workload)
     assert prediction.workload is not None, prediction.missing
@@ -207,7 +212,7 @@ def test_dp_attention_takes_a_part_of_the_conservativeness_given(tmp_path):
 
 def test_a_replica_s_plan_is_said_to_be_one_whether_or_not_it_was_asked_for(tmp_path):
     log = tmp_path / "server.log"
-    log.write_text(REAL.read_text().replace("dp_size=1", "dp_size=2"))
+    log.write_text(without_retractions(REAL.read_text()).replace("dp_size=1", "dp_size=2"))
     told = " ".join(render(explain([str(log)])).split())
     assert "not given; for one of 2 data-parallel replicas)" in told
     assert "Pool: 1,024 tokens on each of 2 data-parallel replicas." in told
@@ -228,3 +233,56 @@ def test_a_lever_is_told_by_what_it_changes_only():
     assert "run at the opening reserve instead of" in said
     assert "held at full length" not in said
     assert lever_sentence(LeverPlan({"page_size": 2}, now, now), now) == "--page-size 2: nothing changes."
+
+
+def test_retracted_requests_that_come_back_as_prompts_are_no_conversations():
+    (start,) = explain([str(REAL)]).starts
+    assert start.workload is None
+    assert "retracted requests come back as prompts" in " ".join(render(explain([str(REAL)])).split())
+    (asked,) = explain([str(REAL)], workload=Workload(64, 160, 24)).starts
+    assert asked.workload is not None
+    assert not asked.unplanned
+
+
+RETRACTED = (
+    "[2026-01-05 10:20:01 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: 0.0280 -> 1.0000"
+)
+
+
+def test_a_log_with_many_requests_before_its_first_retraction_is_estimated_from_those():
+    head = waiting(4, 2_000, 0) + "\n" + "\n".join([prefill(400, 0, running=3)] * 40)
+    tail = "\n".join([RETRACTED, *[prefill(4_000, 9, running=3).replace("10:10", "10:30")] * 40])
+    before, both = (estimate(activity_of(assemble_text(text)), 8192) for text in (head, f"{head}\n{tail}"))
+    assert before is not None
+    assert both == before
+
+
+def test_an_estimated_mean_of_cached_tokens_is_not_called_shared_by_all():
+    told = sentences(Workload(80, 47, None, 51, "12 sequences"), plan(Workload(80, 47, None, 51), 361_059))
+    assert "51 of them cached on average" in told
+    assert "51 of them shared by all" in sentences(Workload(80, 47, None, 51), plan(Workload(80, 47, None, 51), 361_059))
+
+
+@pytest.mark.parametrize("workload", [None, Workload(400, 600, 300)])
+def test_admission_that_the_log_disproves_is_not_stated(workload):
+    """Conversations of 400 and 600 tokens: the rule lets many more than 40 run in 100,000 tokens, the log never does."""
+    text = waiting(40, 28_000, 20, tokens=100_000) + "\n" + "\n".join([prefill(400, 0, running=3)] * 40)
+    now = diagnosed(text, workload)
+    assert now.plan.seen == 40
+    assert now.plan.admitted_at_opening is None
+    assert now.plan.retracts_after is None
+    assert now.plan.waits is None
+    told = users(now)
+    assert "at most 40 ran while others waited" in told[0]
+    assert not any("scheduler lets" in sentence or "etraction" in sentence or "reserve" in sentence for sentence in told)
+
+
+def test_admission_that_the_log_bears_out_is_stated():
+    text = waiting(40, 28_000, 0, tokens=100_000) + "\n" + "\n".join([prefill(400, 0, running=3)] * 40)
+    assert diagnosed(text, None).plan.admitted_at_opening > 40
+
+
+def diagnosed(text, workload):
+    found = diagnose(assemble_text(text), workload=workload).workload
+    assert found is not None
+    return found

@@ -11,7 +11,7 @@ from kvdiag.checks.findings import judge
 from kvdiag.checks.inputs import gather
 from kvdiag.checks.limits import limits_of
 from kvdiag.checks.memory import ledgers_of
-from kvdiag.checks.planning import plan_for
+from kvdiag.checks.planning import plan_for, unplanned
 from kvdiag.checks.recompute import recompute
 from kvdiag.checks.switches import with_switches
 from kvdiag.checks.workload import Workload
@@ -47,6 +47,7 @@ def diagnose(
     limits = limits_of(inputs, activity)
     ledgers = ledgers_of(inputs)
     facts = Facts(inputs, tuple(checks), limits, ledgers, activity, last_exception, tuple(siblings), tuple(outside))
+    planned = plan_for(facts, workload)
     return StartDiagnosis(
         start,
         inputs.config,
@@ -58,5 +59,6 @@ def diagnose(
         ledgers,
         activity,
         facts,
-        plan_for(facts, workload),
+        planned,
+        "" if planned else unplanned(facts),
     )

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @mutable
 class StartDiagnosis:
-    """One start with all that was concluded about it; `unsized` says why the model could not be sized, if so."""
+    """One start with all that was concluded about it.
+
+    `unsized` says why the model could not be sized, `unplanned` why no workload could be estimated.
+    """
 
     start: Start
     config: ModelConfig | None
@@ -33,6 +36,7 @@ class StartDiagnosis:
     activity: Activity | None = None
     facts: Facts | None = None
     workload: Planned | None = None
+    unplanned: str = ""
 
 
 @mutable

@@ -8,7 +8,19 @@ from typing import Any
 
 from kvdiag.checks.facts import Facts
 from kvdiag.checks.levers import most_fraction, with_fp8
-from kvdiag.checks.workload import Plan, Workload, estimate, longest_request, per_replica, plan, reserve_ratios, without_sharing
+from kvdiag.checks.workload import (
+    Plan,
+    Workload,
+    as_seen,
+    disproved,
+    estimate,
+    longest_request,
+    mixed_by_retractions,
+    per_replica,
+    plan,
+    reserve_ratios,
+    without_sharing,
+)
 from kvdiag.frozen import frozen
 
 _LOWER, _HIGHER = 0.7, 1.3
@@ -33,6 +45,17 @@ class Planned:
     levers: tuple[LeverPlan, ...] = ()
 
 
+def unplanned(facts: Facts) -> str:
+    """Why the scheduler lines suggest no workload though there are many of them; empty where nothing is to be said."""
+    if not facts.tokens or not mixed_by_retractions(facts.activity):
+        return ""
+    return (
+        "The length of a conversation cannot be estimated from this log, because retracted requests come back as prompts that "
+        "have their answers so far, and too few requests ended before the first retraction; give --workload "
+        "prompt=N,output=N,concurrency=N."
+    )
+
+
 def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
     """The plan of this start's pool for a workload, or for the one its scheduler lines suggest; None without either."""
     told = workload or estimate(facts.activity, facts.whole("chunked_prefill_size"))
@@ -42,8 +65,24 @@ def plan_for(facts: Facts, workload: Workload | None) -> Planned | None:
     told = per_replica(told, arguments.dp_size)
     told = without_sharing(told, facts.arg("disable_radix_cache") is True)
     ratios = _ratios(facts, arguments.schedule_conservativeness)
-    now = plan(told, facts.tokens, page=arguments.page_size or 1, cap=facts.cap, ratios=ratios, longest=_longest(facts))
-    return Planned(told, now, tuple(_levers(facts, told, now)))
+    page, longest = arguments.page_size or 1, _longest(facts)
+    now = plan(told, facts.tokens, page=page, cap=facts.cap, ratios=ratios, longest=longest)
+    seen = _seen(facts, now if workload is None else None)
+    levers = [_as_seen(lever, seen) for lever in _levers(facts, told, now)]
+    now = as_seen(now, seen)
+    return Planned(told, now, tuple(lever for lever in levers if not seen or (lever.least, lever.most) != (now, now)))
+
+
+def _seen(facts: Facts, own: Plan | None) -> int | None:
+    """The most that ran with a queue where the log disproves the rule of admission for its own load, whatever is asked for."""
+    if own is None:
+        planned = plan_for(facts, None)
+        return planned.plan.seen if planned is not None else None
+    return disproved(own, facts.activity)
+
+
+def _as_seen(lever: LeverPlan, seen: int | None) -> LeverPlan:
+    return LeverPlan(lever.change, as_seen(lever.least, seen), as_seen(lever.most, seen))
 
 
 def _longest(facts: Facts, tokens: int | None = None) -> int:

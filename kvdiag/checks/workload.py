@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from kvdiag.checks.activity import Activity
+from kvdiag.checks.binding import FULL
 from kvdiag.errors import InputError
 from kvdiag.frozen import frozen, names_of, replace
 from kvdiag.releases import Release, parse_release
@@ -24,6 +25,12 @@ _MORE = MARGIN - 2
 _MOST_WHOLE = 0.9
 """Share of the prefill lines that must be below a full chunk for the lengths of prompts to be told by them."""
 
+_TURNS = 3
+"""How often the running requests must have been replaced before a retraction for a mean to be one of whole answers."""
+
+_FEW = 10
+"""Decode lines beside which requests waited, from which they tell how many are let run at most."""
+
 _UNDER_DP_ATTENTION = 0.3
 
 _KEYS = ("prompt", "output", "concurrency", "shared_prefix")
@@ -34,7 +41,8 @@ _MOST = 1 << 40
 class Workload:
     """Conversations that are all alike: tokens of prompt and answer, how many at once, tokens of prompt all share.
 
-    `estimated` says what it was estimated from, empty where it was given. `replicas` counts the data-parallel replicas
+    `estimated` says what it was estimated from, empty where it was given; `shared_prefix` is then the mean of what was
+    cached. `replicas` counts the data-parallel replicas
     that `concurrency` is a share of; `unshared` are tokens of a common prefix that the server cannot share.
     """
 
@@ -56,6 +64,9 @@ class Workload:
 class Plan:
     """What a pool of `tokens` does with a workload, on one data-parallel replica.
 
+    `seen` is the most that ran in the log while others waited, where the log disproves the rule of admission; what follows
+    from that rule is then None.
+
     `holds` conversations fit at full length; `admitted_at_opening` and `admitted_at_lowest` are what the scheduler lets
     run at the largest and at the smallest reserve, None for releases whose rule is not known. `running` is what then
     runs at once at most, `waits` what of the concurrency waits beside it. `retracts_after` is the answer length, in
@@ -73,6 +84,7 @@ class Plan:
     retracts_after: int | None
     capped_by: int | None
     formula: str
+    seen: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -163,6 +175,36 @@ def _admitted(workload: Workload, room: int, own_prompt: int, shared: int, ratio
     return math.ceil((room - needed) / each)
 
 
+def disproved(plan: Plan, activity: Activity) -> int | None:
+    """The most that ran while others waited, where the plan of the log's own load lets more run; None where it agrees.
+
+    Where the pool was as good as full in half of those lines, longer conversations than the mean may have filled it.
+    """
+    least = min((n for n in (plan.admitted_at_opening, plan.admitted_at_lowest) if n is not None), default=None)
+    waiting = [batch for batch in activity.decode if batch.queued and batch.running is not None and batch.usage is not None]
+    full = sum(batch.usage is not None and batch.usage.high >= FULL for batch in waiting)
+    if least is None or len(waiting) < _FEW or full * 2 >= len(waiting):
+        return None
+    most = max(batch.running or 0 for batch in waiting)
+    return most if most < least else None
+
+
+def as_seen(plan: Plan, seen: int | None) -> Plan:
+    """The plan without what follows from the rule of admission, where the log disproves that."""
+    if seen is None or not plan.answer:
+        return plan
+    return replace(
+        plan,
+        admitted_at_opening=None,
+        admitted_at_lowest=None,
+        running=min(plan.running, seen),
+        waits=None,
+        retracts_after=None,
+        capped_by=None,
+        seen=seen,
+    )
+
+
 def _pages(tokens: int, page: int) -> int:
     return -(-tokens // page) * page
 
@@ -185,12 +227,35 @@ def longest_request(tokens: int, context: int | None) -> int:
     return min(tokens, context or tokens) - MARGIN
 
 
+def _before_retractions(activity: Activity) -> Activity:
+    """The scheduler lines before the first retraction by line and, as several files may be mixed, by time."""
+    if not activity.retractions:
+        return activity
+    line = min(event.line for event in activity.retractions)
+    second = min((event.second for event in activity.retractions if event.second is not None), default=math.inf)
+    before = [batch for batch in activity.batches if batch.line < line and (batch.second is None or batch.second <= second)]
+    return Activity(before, [], activity.every)
+
+
+def mixed_by_retractions(activity: Activity) -> bool:
+    """Whether retractions began before enough requests had ended for the lines ahead of them to tell a workload."""
+    if not activity.retractions:
+        return False
+    before = _before_retractions(activity)
+    most = max((batch.running or 0 for batch in before.batches), default=0)
+    return sum(batch.new_seq or 0 for batch in before.prefill) < _TURNS * max(1, most) * len(before.ranks or ("",))
+
+
 def estimate(activity: Activity, chunk: int | None = None) -> Workload | None:
     """The workload that the scheduler lines suggest: prompts by sequence, answers by what running requests hold.
 
     None where too few lines tell, or where prompts are longer than a chunk of prefill, so that no line tells their length.
-    A request in the middle of its answer holds the prompt and half of it, on average.
+    A request in the middle of its answer holds the prompt and half of it, on average. Only lines before the first retraction
+    count: a retracted request comes back as a prompt that has its answer so far.
     """
+    if mixed_by_retractions(activity):
+        return None
+    activity = _before_retractions(activity)
     prompts = [batch for batch in activity.prefill if batch.new_seq and (batch.new_tokens or 0) + (batch.cached or 0) > 8]
     whole = [batch for batch in prompts if not chunk or (batch.new_tokens or 0) < chunk]
     if len(whole) < len(prompts) * _MOST_WHOLE:

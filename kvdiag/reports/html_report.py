@@ -42,7 +42,7 @@ def render(postmortem: Postmortem) -> str:
     data = postmortem_json.to_dict(postmortem)
     curves = [review.curve if review else {} for review in postmortem.reviews]
     starts = [
-        _start(start, curve) | {"users": users(item.workload) if item.workload else []}
+        _start(start, curve) | {"users": users(item.workload, item.unplanned)}
         for start, curve, item in zip(data["starts"], curves, postmortem.diagnosis.starts, strict=True)
     ]
     return environment.get_template("report.html").render(

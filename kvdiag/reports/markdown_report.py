@@ -68,7 +68,7 @@ def _start(item: StartDiagnosis, before_findings: Iterable[str]) -> Iterator[str
         if finding.risk:
             yield f"  Risk: {escaped(finding.risk)}"
     yield ""
-    for sentence in users(item.workload) if item.workload else ():
+    for sentence in users(item.workload, item.unplanned):
         yield from (escaped(sentence), "")
     yield from _folded("Memory", list(memory_of(item, Paint(False, 90))))
     yield from _chain(item.checks)

@@ -91,10 +91,11 @@ def _start(item: StartDiagnosis, paint: Paint, detail: Detail) -> Iterator[str]:
         yield from memory_of(item, paint)
         yield from _chain(item.checks, paint, whole=False)
     yield from findings(item, paint)
-    if item.workload is not None:
+    told = users(item.workload, item.unplanned)
+    if told:
         yield ""
         yield paint.bold("In users")
-        for sentence in users(item.workload):
+        for sentence in told:
             yield from paint.wrap(sentence, "  ")
     yield ""
     yield paint.bold("What limits")

@@ -8,7 +8,8 @@ from kvdiag.checks.workload import Plan, Workload
 
 def sentences(workload: Workload, plan: Plan) -> str:
     """The plan of one replica in words; an estimated workload is said to be one."""
-    shared = f" ({workload.shared_prefix:,} of them shared by all)" if workload.shared_prefix else ""
+    kind = "cached on average" if workload.estimated else "shared by all"
+    shared = f" ({workload.shared_prefix:,} of them {kind})" if workload.shared_prefix else ""
     who = f"Conversations of {workload.prompt:,} prompt tokens{shared} and {workload.output:,} answer tokens"
     if plan.answer == 0:
         why = "the prompt is longer than the longest it takes (the smaller of context and pool, less six tokens)"
@@ -17,7 +18,13 @@ def sentences(workload: Workload, plan: Plan) -> str:
         f"{who}{_apart(workload, plan)}:",
         f"the pool of {plan.tokens:,} tokens holds {plan.holds:,} of them at full length.",
     ]
-    if plan.admitted_at_opening is None:
+    if plan.seen is not None:
+        own = "" if workload.estimated else " (of its own load)"
+        parts.append(
+            f"In this log at most {plan.seen:,} ran while others waited{own}, with the pool below full: fewer than the known "
+            "rule of admission would let run, so that what it gives is left out."
+        )
+    elif plan.admitted_at_opening is None:
         parts.append("How many are admitted is unknown, because the releases in question do not share one admission rule.")
     else:
         parts.append(
@@ -56,8 +63,10 @@ def _apart(workload: Workload, plan: Plan) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def users(planned: Planned) -> list[str]:
-    """What the pool does with a workload, and with one that was given, what each lever does to that."""
+def users(planned: Planned | None, unplanned: str = "") -> list[str]:
+    """What the pool does with a workload, and with one that was given, what each lever does to that; or why that is open."""
+    if planned is None:
+        return [unplanned] if unplanned else []
     levers = () if planned.workload.estimated else [each for each in planned.levers if each.most.answer]
     return [sentences(planned.workload, planned.plan), *(lever_sentence(lever, planned.plan) for lever in levers)]
 
