@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kvdiag.gate import check, observe
+from kvdiag.gate.baseline import parse_baseline, write_baseline
 from tests.gate_logs import LOGS, baseline, edits, outcome_of
 
 PLANTED = edits("planted.toml", "drift")
@@ -94,3 +95,23 @@ def test_a_tenth_of_a_gib_less_on_the_gpus_is_a_drift_with_its_reason(tmp_path):
     assert outcome.failed
     capacity = next(drift for drift in outcome.drifts if drift.subject == "max_total_num_tokens")
     assert "tokens by weights: the weights (all that loading took) grew" in capacity.reason
+
+
+def test_a_token_that_takes_no_whole_number_of_bytes_is_the_same_in_the_baseline_made_of_its_log(tmp_path):
+    """A window pool's share of a token is a fraction that no decimal number holds; a file has the nearest."""
+    log = tmp_path / "server.log"
+    log.write_text("""\
+[2026-01-05 10:00:00] server_args=ServerArgs(model_path='openai/gpt-oss-20b', tp_size=1, pp_size=1, dp_size=1, \
+enable_dp_attention=False, kv_cache_dtype='auto', page_size=1, swa_full_tokens_ratio=0.7, device='cuda')
+[2026-01-05 10:00:18] Use sliding window memory pool. full_layer_tokens=1000000, swa_layer_tokens=700000
+[2026-01-05 10:00:19] KV Cache is allocated. #tokens: 700000, K size: 8.01 GB, V size: 8.01 GB
+[2026-01-05 10:00:19] KV Cache is allocated. #tokens: 1000000, K size: 11.44 GB, V size: 11.44 GB
+[2026-01-05 10:00:20] max_total_num_tokens=1000000, chunked_prefill_size=8192, max_prefill_tokens=16384, \
+max_running_requests=4096, context_len=131072, available_gpu_mem=15.81 GB
+""")
+    seen = observe(str(log), release="0.5.15").snapshot
+    cell = seen.check("bytes_per_token").recomputed
+    assert cell.low.denominator > 1, "a share of bytes"
+    kept = parse_baseline(write_baseline(seen), "baseline.json")
+    assert kept.check("bytes_per_token").recomputed == cell
+    assert not check(observe(str(log), release="0.5.15"), kept).drifts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from kvdiag.checks import Check, Diagnosis, StartDiagnosis
 from kvdiag.errors import NotSglangError
 from kvdiag.frozen import frozen, replace
@@ -119,7 +121,7 @@ def _stated(numbers: list[Number]) -> tuple[Stated, ...]:
     """Numbers that several ranks state alike become one entry; the order does not depend on who printed first."""
     groups: dict[tuple[str, str | None, Interval | str], list[Number]] = {}
     for number in numbers:
-        value = number.interval if number.interval is not None else str(number.value)
+        value = _as_written(number.interval) if number.interval is not None else str(number.value)
         groups.setdefault((number.name, number.role, value), []).append(number)
     entries = [
         Stated(name, role, tuple(sorted(n.rank for n in group)), value, min(n.line for n in group))
@@ -128,15 +130,20 @@ def _stated(numbers: list[Number]) -> tuple[Stated, ...]:
     return tuple(sorted(entries, key=lambda e: (e.name, e.role or "", e.ranks)))
 
 
+def _as_written(value: Interval) -> Interval:
+    """The interval with the ends that a baseline file can hold: else a log would differ from the baseline made of it."""
+    low, high = (end if end.denominator == 1 else Fraction(str(float(end))) for end in (value.low, value.high))
+    return Interval(low, high, value.unit)
+
+
 def _checked(checks: list[Check]) -> tuple[Checked, ...]:
     """One entry for each number: of its ranks the worst verdict, and everything it was recomputed to."""
     merged: dict[tuple[str, str | None], Checked] = {}
     for check in checks:
         role = check.role if check.role == "draft" else None
         line = check.lines[0] if check.lines else 0
-        new = Checked(
-            check.name, role, check.verdict, check.recomputed, check.formula, line, _contradiction(check), check.missing
-        )
+        recomputed = None if check.recomputed is None else _as_written(check.recomputed)
+        new = Checked(check.name, role, check.verdict, recomputed, check.formula, line, _contradiction(check), check.missing)
         old = merged.get((check.name, role))
         if old is not None:
             worse = new if _WORST.index(new.verdict) < _WORST.index(old.verdict) else old
