@@ -9,10 +9,12 @@ import pytest
 
 from kvdiag.cli.main import main
 from kvdiag.gate import check, observe
-from kvdiag.gate.words import amount, opposed
+from kvdiag.gate.numbers import compare_numbers
+from kvdiag.gate.words import amount, change_of, opposed
 from kvdiag.pipeline import explain
 from kvdiag.quantity import GIB, Interval, figure_of, printed_interval
 from kvdiag.reports.line_numbers import line_numbers
+from tests.conftest import FIXTURES
 from tests.gate_logs import LOGS, baseline
 
 
@@ -125,7 +127,6 @@ def test_a_share_is_told_only_where_the_digits_tell_it_to_the_percent(tmp_path):
 
 def test_a_rank_without_a_tag_is_named_as_one():
     from kvdiag.frozen import replace
-    from kvdiag.gate.numbers import compare_numbers
 
     kept = baseline("nocap")
     before = replace(kept, numbers=tuple(replace(n, ranks=("DP0", "DP1")) for n in kept.numbers))
@@ -133,10 +134,43 @@ def test_a_rank_without_a_tag_is_named_as_one():
     assert message.endswith("no longer there: DP0, DP1; new: one without a tag")
 
 
-def test_the_shares_of_a_change_come_with_the_changes_that_print_alike(capfd):
+def test_the_shares_of_a_change_come_with_what_the_printed_digits_leave(capfd):
     with pytest.raises(SystemExit) as end:
         main(["diff", str(LOGS["nocap9"]), str(LOGS["nocap"])])
     told = " ".join(capfd.readouterr().out.split())
-    assert re.search(r"others that print alike would give a change of -[\d,]+ to -[\d,]+ tokens\.", told)
+    assert re.search(r"printed digits alone leave -[\d,]+ to -[\d,]+ tokens of change; the rest needs another cause\.", told)
     assert "error KD" in told
     assert not end.value.code, "diff tells and fails nothing"
+
+
+def test_memory_that_prints_alike_has_no_more_tokens_than_its_digits_leave(tmp_path, capfd):
+    text = LOGS["nocap9"].read_text(encoding="utf-8")
+    changed = tmp_path / "changed.log"
+    changed.write_text(
+        text.replace("361059", "351059").replace("mem_fraction_static=0.05", "mem_fraction_static=0.06"), encoding="utf-8"
+    )
+    assert text != changed.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["diff", str(LOGS["nocap9"]), str(changed), "--format", "json"])
+    terms = {term["cause"]: term["tokens"] for term in json.loads(capfd.readouterr().out)["terms"]}
+    assert sum(terms.values()) == -10_000
+    assert abs(terms.get("total_memory", 0)) < 0.01 * 2**30 / 3_000
+    assert terms["unexplained"] < -50_000
+
+
+def test_two_long_values_that_begin_alike_are_shown_where_they_part():
+    old, new = list(range(4, 400, 4)), [*range(4, 200, 4), 201, *range(204, 400, 4)]
+    told = change_of("cuda_graph_bs", old, new)
+    first, second = told.removeprefix("cuda_graph_bs ").split(" -> ")
+    assert first != second
+    assert "200" in first
+    assert "201" in second
+    assert change_of("cuda_graph_bs", [1, 2], [1, 3]) == "cuda_graph_bs [1, 2] -> [1, 3]"
+
+
+def test_a_number_that_both_logs_have_as_an_argument_is_not_called_new():
+    failed = observe(str(FIXTURES / "real" / "0.5.9-fail-memfrac-tiny" / "server.log")).snapshot
+    good = observe(str(LOGS["nocap9"])).snapshot
+    assert failed.find("mem_fraction_static")
+    for before, after in ((good, failed), (failed, good)):
+        assert "mem_fraction_static" not in {drift.subject for drift in compare_numbers(before, after)}

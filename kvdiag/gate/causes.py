@@ -188,7 +188,10 @@ def _unexplained(a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str
         return f"not given by the budget's formula; {', '.join(changed)} may change what is taken from it"
     if a.rest is not None and b.rest is not None and a.rest.meets(b.rest):
         return "free memory is printed to 0.01 GB, and what is smaller than that moves the capacity"
-    return "the terms the logs state do not give this part of the change"
+    said = "the terms the logs state do not give this part of the change"
+    if before.on_shared_memory and after.on_shared_memory:
+        return f"{said}: sizing may have read another amount of the machine's free memory than the lines print"
+    return said
 
 
 _WHY = {

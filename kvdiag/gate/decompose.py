@@ -66,7 +66,23 @@ def _settle(tokens: dict[str, Fraction], residual: int, a: Budget, b: Budget, be
         tokens[largest] += residual
         return
     cause = residual_cause(a, b, before, after)
-    tokens[cause] = tokens.get(cause, Fraction(0)) + residual
+    given = _left_by_digits(residual, a, b) if cause == "total_memory" else Fraction(residual)
+    for name, share in ((cause, given), ("unexplained", residual - given)):
+        if share:
+            tokens[name] = tokens.get(name, Fraction(0)) + share
+
+
+def _left_by_digits(residual: int, a: Budget, b: Budget) -> Fraction:
+    """What of `residual` memory can have brought: all where it printed another value, else what its digits leave."""
+    if a.total is None or b.total is None or not a.total.meets(b.total):
+        return Fraction(residual)
+    fractions = [x.fraction for x in (a, b) if x.fraction is not None]
+    cells = [x.cell.low for x in (a, b) if x.cell is not None and x.cell.low > 0]
+    if not fractions or not cells:
+        return Fraction(0)
+    moved = (b.total - a.total) * max(fractions)
+    low, high = (Fraction(int(end / min(cells))) for end in (moved.low, moved.high))
+    return min(max(Fraction(residual), low), high)
 
 
 def _cause(factor: str, a: Budget, b: Budget, before: Snapshot, after: Snapshot) -> str:

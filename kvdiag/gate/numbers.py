@@ -173,6 +173,8 @@ def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterat
     if not before.numbers and after.numbers:
         said = f"the baseline states no number, and the log {len(after.numbers)}: none could be compared"
         yield Drift("KD112", "warning", "numbers", said, lines=(after.numbers[0].line,))
+    gone = [number for number in gone if not _is_argument(number, before, after)]
+    new = [number for number in new if not _is_argument(number, after, before)]
     for number in gone:
         level, reason, root = "error", "", ""
         if before.ready and not after.ready:
@@ -188,6 +190,16 @@ def _missing(before: Snapshot, after: Snapshot, ranks: dict[str, str]) -> Iterat
     for number in new:
         message = f"{number.name}{places(number.ranks)} is {amount(number.value)} and was not stated before"
         yield Drift("KD112", "note", number.name, message, "", None, number.value, number.ranks, number.role, (), (number.line,))
+
+
+def _is_argument(number: Stated, own: Snapshot, other: Snapshot) -> bool:
+    """Whether a number of one log only repeats its argument, which the other has as well: arguments are compared as such."""
+    argument = own.arguments.get(number.name)
+    if other.arguments.get(number.name) is None or argument is None or isinstance(argument, bool):
+        return False
+    if isinstance(number.value, Interval):
+        return isinstance(argument, int | float) and Fraction(str(argument)) in number.value
+    return number.value == argument
 
 
 def _stated_alone(numbers: Iterable[tuple[Stated, str]]) -> list[Stated]:

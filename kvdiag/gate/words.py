@@ -17,6 +17,9 @@ from kvdiag.releases import ReleaseSet, every_release, parse_ranges, parse_relea
 SPECULATION = ("speculative_algorithm", "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
 """Arguments that decide whether there is a draft model and how much it needs."""
 
+_LONG, _AHEAD = 80, 20
+"""Characters of a value that a sentence has room for, and those shown ahead of where two long values part at most."""
+
 
 def amount(value: Interval | str | None, *, unit: bool = True) -> str:
     """A value with its unit: exact as it is, memory with the digits a log prints, anything else from its least to its most."""
@@ -62,12 +65,24 @@ def gib(value: Interval) -> str:
 def shown(value: Any) -> str:
     """The value of an argument, cut to what fits a sentence."""
     text = "not given" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 
 def change_of(name: str, before: Any, after: Any) -> str:
-    """``name: a -> b``."""
-    return f"{name} {shown(before)} -> {shown(after)}"
+    """``name: a -> b``; two long values that begin alike are shown from shortly before they part."""
+    old, new = shown(before), shown(after)
+    if old == new and before != after:
+        old, new = _parted(str(before), str(after))
+    return f"{name} {old} -> {new}"
+
+
+def _parted(old: str, new: str) -> tuple[str, str]:
+    """Both texts from the last space ahead of where they part, cut to what fits a sentence."""
+    alike = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    begin = max(old.rfind(" ", 0, alike) + 1, alike - _AHEAD)
+    cut = [text[begin:] for text in (old, new)]
+    first, second = ("... " + (text if len(text) <= _LONG else text[: _LONG - 3] + "...") for text in cut)
+    return first, second
 
 
 def changed_arguments(before: Snapshot, after: Snapshot, names: Iterable[str]) -> list[str]:

@@ -132,9 +132,10 @@ def _capacity(difference: Difference, paint: Paint) -> Iterator[str]:
         yield f"  {difference.total:>+14,}  in all; the shares are means over the orders in which the causes may be changed"
         allowed = difference.expected
         if allowed and allowed.high - allowed.low >= 2:
+            rest = "" if difference.total in allowed else "; the rest needs another cause"
             said = (
-                "They are figured from the middles of the printed values; others that print alike would give a change of "
-                f"{float(allowed.low):+,.0f} to {float(allowed.high):+,.0f} tokens."
+                f"The printed digits alone leave {float(allowed.low):+,.0f} to {float(allowed.high):+,.0f} tokens of "
+                f"change{rest}. The shares are figured from the middles of the printed values."
             )
             yield from paint.wrap(said, " " * 18, dim=True)
 
