@@ -199,7 +199,7 @@ def _is_argument(number: Stated, own: Snapshot, other: Snapshot) -> bool:
         return False
     if isinstance(number.value, Interval):
         return isinstance(argument, int | float) and Fraction(str(argument)) in number.value
-    return number.value == argument
+    return bool(number.value == argument)
 
 
 def _stated_alone(numbers: Iterable[tuple[Stated, str]]) -> list[Stated]:
