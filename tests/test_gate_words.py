@@ -9,6 +9,7 @@ import pytest
 
 from kvdiag.cli.main import main
 from kvdiag.gate import check, observe
+from kvdiag.gate.facts import compare_facts
 from kvdiag.gate.numbers import compare_numbers
 from kvdiag.gate.words import amount, change_of, opposed
 from kvdiag.pipeline import explain
@@ -174,3 +175,15 @@ def test_a_number_that_both_logs_have_as_an_argument_is_not_called_new():
     assert failed.find("mem_fraction_static")
     for before, after in ((good, failed), (failed, good)):
         assert "mem_fraction_static" not in {drift.subject for drift in compare_numbers(before, after)}
+
+
+def test_arguments_of_one_release_are_told_by_side_and_few_of_many():
+    before, after = (observe(str(LOGS[name])).snapshot for name in ("nocap9", "nocap"))
+    (drift,) = (drift for drift in compare_facts(before, after) if drift.code == "KD122")
+    assert "the earlier: " in drift.message
+    assert "the later: " in drift.message
+    assert re.search(r"and \d+ more", drift.message)
+    assert len(drift.message) < 800
+    names = [name for side in (drift.before, drift.after) for name in side.split(", ")]
+    assert drift.message.startswith(f"{len(names)} arguments")
+    assert all(name in before.arguments for name in drift.before.split(", "))

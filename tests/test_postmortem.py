@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -338,3 +339,11 @@ def test_a_phase_with_a_queue_has_lines_though_the_running_requests_are_overwrit
         "#pending-token: 60816, npu graph: False, "
     )
     assert bound_of(tmp_path, [line.format(second) for second in (1, 9, 17)])[2] == "waiting"
+
+
+def test_the_table_says_what_its_figures_are_medians_of():
+    log = str(FIXTURES / "real" / "0.4.6-llama-gqa-flood-retract" / "server.log")
+    for report in (postmortem_text, postmortem_markdown):
+        told = " ".join(report.render(postmortem([log])).split())
+        assert "medians over the lines of the phase; where work waited, over those that were bound by what is named." in told
+        assert not re.search(r"work waited for \d+%", told)

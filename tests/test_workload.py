@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kvdiag.checks.activity import activity_of
 from kvdiag.checks.binding import MOST_RESERVED, Bounds
 from kvdiag.checks.diagnose import diagnose
+from kvdiag.checks.memory import why_no_ledger
 from kvdiag.checks.planning import LeverPlan
 from kvdiag.checks.samples import findings_in
 from kvdiag.checks.workload import (
@@ -21,6 +22,7 @@ from kvdiag.checks.workload import (
     reserve_ratios,
     without_sharing,
 )
+from kvdiag.cli.main import main
 from kvdiag.lines import read_records
 from kvdiag.outside.gpu import read_gpu
 from kvdiag.pipeline import explain, what_if
@@ -286,3 +288,26 @@ def diagnosed(text, workload):
     found = diagnose(assemble_text(text), workload=workload).workload
     assert found is not None
     return found
+
+
+def test_what_loading_gave_back_is_told_with_readings_that_do_not_agree():
+    text = "\n".join(
+        [
+            ARGUMENTS.format(tokens=1000).replace("{", "{{").replace("}", "}}"),
+            "[2026-01-05 10:00:09 TP0] Load weight begin. avail mem=16.93 GB",
+            "[2026-01-05 10:00:19 TP0] Load weight end. type=X, avail mem={after} GB, mem usage=-0.16 GB.",
+        ]
+    )
+    apart, alike = (why_no_ledger(diagnose(assemble_text(text.format(after=a))).facts.inputs) for a in ("17.04", "17.09"))
+    assert "grew by 0.16 GiB" in apart
+    assert "grew by 0.11 GiB, which does not agree" in apart
+    assert "does not agree" not in alike
+
+
+def test_size_says_that_the_conservativeness_shows_only_with_a_workload(capfd):
+    given = ["size", "--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100", "--tp", "4", "--total", "78.5"]
+    given += ["--avail", "45.6", "--release", "0.5.22"]
+    for more, said in (([], False), (["--schedule-conservativeness", "0.3"], True)):
+        with pytest.raises(SystemExit):
+            main([*given, *more])
+        assert ("--schedule-conservativeness moves no memory" in capfd.readouterr().out) == said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvdiag.checks.inputs import CheckInputs
 from kvdiag.frozen import frozen
 from kvdiag.quantity import Interval
+from kvdiag.quantity.ends import ends
 from kvdiag.quantity.figures import memory
 from kvdiag.releases import parse_release
 from kvdiag.sizing.resolve import context_untold
@@ -73,7 +74,8 @@ def why_no_ledger(inputs: CheckInputs) -> str:
     grown = [n for reading in inputs.readings if (n := grew_while_loading(inputs.start, reading.rank)) is not None]
     if grown and grown[0].interval is not None:
         amount = memory(-grown[0].interval)
-        return f"free memory grew by {amount} while the weights were loaded (line {grown[0].line}): something else gave it back"
+        told = f"free memory grew by {amount} while the weights were loaded (line {grown[0].line}): something else gave it back"
+        return told + _grown_by_readings(inputs.start, grown[0])
     return "no line states free memory before loading (the 'Load weight begin' lines)"
 
 
@@ -115,6 +117,19 @@ def grew_while_loading(start: Start, rank: str) -> Number | None:
     """The number by which a rank's weights took less than nothing: memory came free while they were loaded."""
     weights = start.find("weight_memory", rank=rank)
     return next((n for n in weights if n.interval is not None and n.interval.high < -UNSHARP), None)
+
+
+def _grown_by_readings(start: Start, grown: Number) -> str:
+    """What the readings of free memory on both sides tell instead, where they do not agree with the line's own amount."""
+    after = start.first("available_gpu_memory", rank=grown.rank)
+    before = start.first("pre_model_load_memory", rank=grown.rank)
+    if after is None or before is None or after.interval is None or before.interval is None or grown.interval is None:
+        return ""
+    taken = before.interval - after.interval
+    if before.line > after.line or taken.meets(grown.interval):
+        return ""
+    told = f"grew by {memory(-taken)}" if taken.high < 0 else f"took {ends(taken)}"
+    return f"; by the readings of lines {before.line} and {after.line} it {told}, which does not agree"
 
 
 def _sum(start: Start, part: str, rank: str, names: tuple[str, ...], role: str | None) -> Part | None:

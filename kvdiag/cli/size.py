@@ -74,7 +74,7 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
     from kvdiag.reports.workload_text import sentences
 
     if workload is None:
-        return {}, ""
+        return {}, _unplanned(given)
     if sizing.max_total_num_tokens is None:
         return {"workload": None}, "workload: unknown, because the capacity is"
     replicas = int(given.get("dp_size") or given.get("dp") or 1)
@@ -85,6 +85,13 @@ def _planned(sizing: Sizing, workload: Workload | None, given: dict[str, Any]) -
     longest = longest_request(tokens, sizing.context_len)
     found = plan(told, tokens, page=sizing.page_size, cap=cap, ratios=ratios, longest=longest)
     return {"workload": told.to_dict() | {"plan": found.to_dict()}}, sentences(told, found)
+
+
+def _unplanned(given: dict[str, Any]) -> str:
+    """What was given that no number of a sizing without a workload shows."""
+    from kvdiag.checks.admission import admission_notes
+
+    return "".join(f"note: {note}" for note in admission_notes(given, None))
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

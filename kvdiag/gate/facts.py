@@ -20,6 +20,9 @@ _BUDGET_CHECKS = frozenset(
 """Checks that need free memory: on a server without a GPU their verdict depends on which reading was printed."""
 
 
+_NAMED = 8
+"""Names that a sentence lists for one side."""
+
 _DERIVED = "without a GPU it comes from the machine's memory unless it is given; the pool is capped, so it moves nothing"
 
 
@@ -67,8 +70,16 @@ def _arguments(before: Snapshot, after: Snapshot) -> Iterator[Drift]:
         yield Drift("KD121", level, name, said, reason, shown(old), shown(new), (), None, *lines, noise=noise)
     if one_sided:
         counted = "1 argument" if len(one_sided) == 1 else f"{len(one_sided)} arguments"
-        said = f"{counted} that only one of the two releases has: {', '.join(one_sided)}"
-        yield Drift("KD122", "note", "arguments", said, follows="KD123", baseline_lines=lines[0], lines=lines[1])
+        sides = [[name for name in one_sided if name in own] for own in (a, b)]
+        each = [f"{which} {_few(names)}" for which, names in zip(("the earlier:", "the later:"), sides, strict=True) if names]
+        said = f"{counted} that only one of the two releases has: {'; '.join(each)}"
+        first, second = (", ".join(names) or None for names in sides)
+        yield Drift("KD122", "note", "arguments", said, "", first, second, (), None, *lines, "KD123")
+
+
+def _few(names: list[str]) -> str:
+    """All of a few names, the first and the count of many."""
+    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from kvdiag.postmortem import Postmortem, Spread
 from kvdiag.postmortem.model import Review
 from kvdiag.reports import markdown_report
 from kvdiag.reports.bound import WORDS
-from kvdiag.reports.postmortem_text import duration, kind, moment, totals
+from kvdiag.reports.postmortem_text import MEDIANS, duration, kind, moment, totals
 
 
 def render(postmortem: Postmortem) -> str:
@@ -22,7 +22,10 @@ def _over_time(review: Review | None) -> Iterator[str]:
 
 
 def _review(review: Review) -> Iterator[str]:
-    yield f"{review.rows:,} scheduler lines, {moment(review.begin)} to {moment(review.end)}. " + " ".join(totals(review))
+    yield (
+        f"{review.rows:,} scheduler {'line' if review.rows == 1 else 'lines'}, {moment(review.begin)} to {moment(review.end)}. "
+        + " ".join(totals(review))
+    )
     yield ""
     yield "| from | lasted | phase | bound by | usage p50 | running p50 | queued p50 | retracted |"
     yield "|---|---|---|---|---:|---:|---:|---:|"
@@ -31,6 +34,8 @@ def _review(review: Review) -> Iterator[str]:
         cells = [moment(phase.begin), duration(phase.seconds), kind(phase), WORDS.get(phase.binding, phase.binding), *figures]
         yield "| " + " | ".join(cells) + " |"
     yield ""
+    if review.phases:
+        yield from (MEDIANS, "")
 
 
 def _middle(spread: Spread, decimals: int) -> str:

@@ -14,6 +14,11 @@ from kvdiag.reports.text_report import Detail
 
 _WHOLE = 94
 """Columns from which the table of phases has room for days and whole words."""
+MEDIANS = (
+    "usage, running and queued are medians over the lines of the phase; where work waited, over those that were bound by what is "
+    "named."
+)
+"""What the figures of a row are."""
 _COLOURS = {"saturated": "yellow", "storm": "red"}
 
 
@@ -45,12 +50,14 @@ def render(postmortem: Postmortem, *, width: int = 100, colour: bool = False, de
 
 def _review(review: Review, paint: Paint) -> Iterator[str]:
     when = f", {moment(review.begin)} to {moment(review.end)}" if review.begin else ", without times"
-    yield f"  {review.rows:,} scheduler lines{when}"
+    yield f"  {review.rows:,} scheduler {'line' if review.rows == 1 else 'lines'}{when}"
     date = 11 if paint.width >= _WHOLE else 0
     words = 22 if paint.width >= _WHOLE else max(8, paint.width - 72)
     yield paint.dim(f"  {'from':<{date + 8}}  lasted      phase      {'bound by':<{words}}  usage  running  queued  retracted")
     for phase in review.phases:
         yield paint.colour(_phase(phase, date, words), _COLOURS.get(phase.kind, ""))
+    if review.phases:
+        yield from paint.wrap(MEDIANS, "  ", dim=True)
     yield from paint.wrap(" ".join(totals(review)), "  ")
 
 
@@ -101,8 +108,9 @@ def totals(review: Review) -> Iterator[str]:
         spread = review.tokens_per_request
         yield f"Tokens in use per running request: {spread.p50:,.0f} at the median, {spread.p95:,.0f} at the 95th percentile."
     if review.hit_rate is not None:
-        yield f"{review.hit_rate:.1%} of prompt tokens came from the prefix cache."
+        yield f"{review.hit_rate * 100:.1f} % of prompt tokens came from the prefix cache."
     if review.could_hold_more:
-        yield f"In time, not in lines, work waited for {review.could_hold_more:.0%} of this period though the pool was not full."
+        share = f"{review.could_hold_more * 100:.0f} %"
+        yield f"In time, not in lines, work waited for {share} of this period though the pool was not full."
     if review.pays_up_to:
         yield f"More than about {review.pays_up_to:,} running requests brought no more throughput."
