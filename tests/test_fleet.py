@@ -375,3 +375,13 @@ def test_findings_are_named_by_their_titles(logs, tmp_path):
     written(logs, tmp_path / "out")
     table = (tmp_path / "out" / "report.md").read_text(encoding="utf-8").partition("## Findings")[2]
     assert "The KV pool binds: requests wait while it is nearly full" in table
+
+
+def test_a_long_text_of_the_report_is_cut_between_words_and_headings_are_not_escaped(logs, tmp_path):
+    from kvdiag.fleet.report import _cell
+
+    long = "word " * 100
+    assert _cell(long).endswith("word ...")
+    assert _cell("short reason") == "short reason"
+    written(logs, tmp_path / "out")
+    assert "\\(tokens\\)" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")

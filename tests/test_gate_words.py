@@ -187,3 +187,13 @@ def test_arguments_of_one_release_are_told_by_side_and_few_of_many():
     names = [name for side in (drift.before, drift.after) for name in side.split(", ")]
     assert drift.message.startswith(f"{len(names)} arguments")
     assert all(name in before.arguments for name in drift.before.split(", "))
+
+
+def test_a_number_that_follows_an_argument_does_not_give_itself_as_the_reason(tmp_path):
+    text = LOGS["nocap9"].read_text(encoding="utf-8")
+    changed = tmp_path / "changed.log"
+    size = re.search(r"chunked_prefill_size=(\d+)", text).group(1)
+    changed.write_text(text.replace(f"chunked_prefill_size={size}", f"chunked_prefill_size={int(size) * 2}"), encoding="utf-8")
+    before, after = (observe(str(log)).snapshot for log in (LOGS["nocap9"], changed))
+    (drift,) = (each for each in compare_numbers(before, after) if each.subject == "chunked_prefill_size")
+    assert (drift.level, drift.reason, drift.follows) == ("note", "it repeats the argument", "KD121")

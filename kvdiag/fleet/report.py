@@ -14,6 +14,8 @@ from kvdiag.reports.markdown_report import cell
 from kvdiag.whole import whole
 
 RANKED = 25
+_LONGEST = 300
+"""Characters of a text that a cell has room for."""
 FEWEST_PEERS = 5
 """Servers of one kind from which one of them can be called unusual."""
 _COMPARED = {"max_total_num_tokens": "capacity (tokens)", "wasted_tokens": "wasted tokens", "usage_p50": "median usage"}
@@ -150,7 +152,8 @@ def _section(title: str, words: str, table: Iterator[list[Any]]) -> list[str]:
     lines = list(table)
     if len(lines) < 2:
         return [f"## {title}\n", "None.\n"]
-    head, *body = [[_cell(value) for value in line] for line in lines]
+    head = [str(name) for name in lines[0]]
+    body = [[_cell(value) for value in line] for line in lines[1:]]
     ruled = [head, ["---"] * len(head), *body]
     return [f"## {title}\n", *([words] if words else []), *("| " + " | ".join(line) + " |" for line in ruled), ""]
 
@@ -160,7 +163,8 @@ def _cell(value: Any) -> str:
     if value is None:
         return "?"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return cell(str(value)[:300])
+        text = str(value)
+        return cell(text if len(text) <= _LONGEST else f"{text[:_LONGEST].rpartition(' ')[0] or text[:_LONGEST]} ...")
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 

@@ -59,7 +59,7 @@ def _judge(change: Change, pair: Pair, cell: Drift | None) -> Drift:
     drift = _drift(change, meaning.code, _level(change, meaning.better))
     told = told_by_argument(change.name, pair.before, pair.after)
     if told:
-        return replace(drift, level="note", reason=told, follows="KD121")
+        return replace(drift, level="note", reason="it repeats the argument", follows="KD121")
     shared = pair.before.on_shared_memory and pair.after.on_shared_memory
     if meaning.kind == "reading":
         if shared:
