@@ -219,6 +219,12 @@ def test_a_cap_gives_back_what_the_pool_does_not_take():
     assert "49.7" in prediction.notes[-1]
 
 
+def test_attention_of_one_replica_is_said_to_need_more_of_them():
+    """``ServerArgs._handle_data_parallelism`` takes the flag back where dp_size is 1."""
+    (prediction,) = what_if(str(KIMI["0.88"]), [{"enable_dp_attention": True}])
+    assert "does nothing while --dp-size is 1" in prediction.missing[0]
+
+
 def test_what_dp_attention_copies_is_not_in_the_log():
     (prediction,) = what_if(str(KIMI["0.88"]), [{"enable_dp_attention": True, "dp_size": 8}])
     assert "DP attention" in prediction.missing[0]

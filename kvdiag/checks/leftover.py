@@ -31,12 +31,15 @@ _CAPTURED = (
     "disable_piecewise_cuda_graph", "chunked_prefill_size", "attention_backend", "prefill_attention_backend",
     "decode_attention_backend", "speculative_num_steps", "speculative_num_draft_tokens", "speculative_eagle_topk",
 )  # fmt: skip
+_NO_REPLICAS = "--enable-dp-attention does nothing while --dp-size is 1: give --dp-size N too, which divides --tp-size"
 _ENTRY_BYTES = 4
 _NOTHING = Interval.of(0, unit="bytes")
 
 
 def untold(inputs: CheckInputs, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """What these changes bring that the log of a server without them cannot tell, so that no capacity follows."""
+    if changes.get("enable_dp_attention") and int(changes.get("dp_size", inputs.arguments.dp_size)) <= 1:
+        return (_NO_REPLICAS,)
     told = [why for name, why in _UNTOLD.items() if name in changes and changes[name] != _given(inputs, name)]
     return tuple(f"the log does not tell {why}" for why in told)
 
