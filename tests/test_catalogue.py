@@ -86,7 +86,7 @@ def test_every_model_has_a_geometry_or_is_refused_by_name(name):
         ("/m/qwen3-8b-q8_0.gguf", "Qwen/Qwen3-8B"),
         ("/m/Qwen3-8B-IQ4_XS.gguf", "Qwen/Qwen3-8B"),
         ("qwen2_5-7b-instruct", "Qwen/Qwen2.5-7B"),
-        ("/root/.cache/modelscope/hub/models/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B"),
+        ("/cache/modelscope/hub/models/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B"),
         ("LLM-Research/Meta-Llama-3___1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B"),
         ("hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4", "meta-llama/Meta-Llama-3.1-70B"),
         ("neuralmagic/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "meta-llama/Meta-Llama-3.1-8B"),

@@ -11,9 +11,10 @@ from kvdiag.cli.main import main
 from kvdiag.gate import check, observe
 from kvdiag.gate.facts import compare_facts
 from kvdiag.gate.numbers import compare_numbers
-from kvdiag.gate.words import amount, change_of, opposed
+from kvdiag.gate.words import amount, change_of
 from kvdiag.pipeline import explain
 from kvdiag.quantity import GIB, Interval, figure_of, printed_interval
+from kvdiag.quantity.ends import apart
 from kvdiag.reports.line_numbers import line_numbers
 from tests.conftest import FIXTURES
 from tests.gate_logs import LOGS, baseline
@@ -48,9 +49,12 @@ def test_the_json_of_a_printed_nothing_is_nothing_with_its_interval(capfd):
 
 def test_values_that_cannot_both_be_true_are_told_so_that_they_differ():
     a, b = (Interval.of(int(value * GIB), unit="bytes") for value in (10.4241, 10.4238))
-    assert opposed(a, b) == ("10.4241 GiB", "10.4238 GiB")
-    assert opposed(printed_interval("10.42", "GiB"), Interval.of(11_103_046_272, unit="bytes")) == ("10.42 GiB", "10.34 GiB")
-    assert opposed(Interval.of(5, unit="tokens"), Interval.of(6, 9, "tokens")) == ("5 tokens", "6..9 tokens")
+    assert apart(a, b) == ("10.4241 GiB", "10.4238 GiB")
+    assert apart(printed_interval("10.42", "GiB"), Interval.of(11_103_046_272, unit="bytes")) == (
+        "10.415..10.425 GiB",
+        "10.341 GiB",
+    )
+    assert apart(Interval.of(5, unit="tokens"), Interval.of(6, 9, "tokens")) == ("5 tokens", "6..9 tokens")
 
 
 @pytest.fixture

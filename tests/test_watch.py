@@ -210,16 +210,19 @@ def test_a_fast_log_is_kept_up_with_and_events_are_told(tmp_path):
         for at in range(0, len(lines), 2500):
             file.write(b"".join(lines[at : at + 2500]))
             time.sleep(0.05)
+        told = time.monotonic()
         file.write(b"[2025-01-15 10:07:41 DP3 TP3] KV cache pool is full. Retract requests. #retracted_reqs: 2, ")
         file.write(b"#new_tokens_gained: 3294, #new_token_ratio: 0.5512 -> 0.9200\n")
     for line in process.stdout:
         if "Retract" in line:
             break
+    waited = time.monotonic() - told
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     process.stdout.close()
     assert process.wait(30) == 0
     guard.cancel()
+    assert waited < 20.0
     assert f"({len(lines) + 1}" in line or f"line {len(lines) + 1}" in line
     assert rest
 

@@ -11,7 +11,8 @@ from kvdiag.checks.verdict import repeated
 from kvdiag.gate.arguments import from_shared_memory
 from kvdiag.gate.budget import Budget, budget_of
 from kvdiag.gate.model import Checked, Drift, Snapshot
-from kvdiag.gate.words import change_of, only_in_one_release, opposed, releases_differ, shown
+from kvdiag.gate.words import change_of, only_in_one_release, releases_differ, shown
+from kvdiag.quantity.ends import apart
 
 _BUDGET_CHECKS = frozenset(
     {"rest_memory", "max_total_num_tokens", "mem_fraction_static", "memory_after_pool", "max_running_requests",
@@ -157,7 +158,7 @@ def _lacking(check: Checked) -> str:
 def disagreement(check: Checked, snapshot: Snapshot, was: Checked | None = None) -> Drift:
     """A number that the arithmetic contradicts, with both values; a note where it only repeats another's contradiction."""
     root = repeated(check.name, {c.name for c in snapshot.checks if c.verdict == "disagree" and c.role == check.role})
-    values = ": the log has {}, recomputed {}".format(*opposed(*check.contradiction)) if check.contradiction else ""
+    values = ": the log has {}, recomputed {}".format(*apart(*check.contradiction)) if check.contradiction else ""
     said = f"{check.name} disagrees with the arithmetic{values} ({check.formula})"
     return Drift(
         "KD131", "note" if root else "error", check.name, said, f"it follows from {root}, which disagrees" if root else "",

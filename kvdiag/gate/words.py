@@ -41,22 +41,6 @@ def span(value: Interval) -> str:
     return memory(value)
 
 
-def opposed(a: Interval, b: Interval) -> tuple[str, str]:
-    """Two values that cannot both be true: memory in one unit, with as many decimals as it takes to tell them apart."""
-    if a.unit != "bytes" or b.unit != "bytes" or max(abs(a.high), abs(b.high)) < GIB / 256:
-        return amount(a), amount(b)
-    for decimals in range(2, 10):
-        (a_low, a_high), (b_low, b_high) = ([round(end / GIB, decimals) for end in (x.low, x.high)] for x in (a, b))
-        if a_high < b_low or b_high < a_low:
-            break
-    return _gib(a_low, a_high, decimals), _gib(b_low, b_high, decimals)
-
-
-def _gib(low: Fraction, high: Fraction, decimals: int) -> str:
-    ends = dict.fromkeys(f"{float(end):,.{decimals}f}" for end in (low, high))
-    return f"{'..'.join(ends)} GiB"
-
-
 def gib(value: Interval) -> str:
     """A positive difference of bytes, from the least to the most it can be."""
     return memory(Interval(max(Fraction(0), value.low), value.high, value.unit), wide=0.0)
